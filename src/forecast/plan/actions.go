@@ -12,10 +12,10 @@ import (
 	"halognn/src/step/parallel"
 )
 
-// Actions are the traces of some steps of a job: what each rank computes and sends, as
-// time-independent traces for SimGrid (smpirun -replay). The platform.xml then says how long the
-// nodes and the network take for them. A rank runs three processes on its node, and a node two of
-// its own:
+// Actions says which traces of a job's steps to write. A trace is what each rank computes and
+// sends, as a time-independent trace for SimGrid (smpirun -replay). The file platform.xml then says
+// how fast the nodes and the network are. A rank runs three processes on its node, and a node two
+// of its own:
 //
 //	of a rank   pool ─────────────┐                      ┌─> bus ──────────> trainer ──┐
 //	            draws a minibatch │                      │   to a GPU, if any trains   │
@@ -23,28 +23,29 @@ import (
 //	                                  asks for rows, sends rows                    adds gradients
 //	            pool <── a slot: depth + 1 minibatches are under way <── trainer <── adder
 //
-// The ranks of a node start their collectives in the same order, so all they send to another node
+// The ranks of a node start their collectives in the same order, so all their data for another node
 // goes as one message: there is one flow for each pair of nodes. Hundreds of nodes have too many
-// pairs: then the nodes of a leaf switch act as one that has all their links (see join). Sizes and
-// seconds are those that the plan predicts for each rank, means over its minibatches: the ranks
-// differ as much as their means do, and all steps are alike. Of many ranks some are analysed, and
-// each stands for those next to it.
+// pairs for SimGrid: then the nodes of a leaf switch act as one that has all their links (see
+// join). Sizes and seconds are what the plan predicts for each rank, as means over its minibatches.
+// So the ranks differ as much as their means do, and all steps are alike. If there are many ranks,
+// some are analysed, and each stands for the ranks next to it.
 type Actions struct {
 	Dir  string
-	Leaf int // nodes that act as one; 0: 1
-	Warm int // steps of the shorter trace, after which the pipeline is full
-	// steps that the longer trace has more; a step takes the difference of the two times / More
+	Leaf int // number of nodes that act as one; 0 means 1
+	Warm int // number of steps of the shorter trace, after which the pipeline is full
+	// number of steps that the longer trace has more; a step takes the difference of the two times,
+	// divided by More
 	More int
 }
 
-// lengths returns the steps of each trace, by its directory within Actions.Dir.
+// lengths returns the number of steps of each trace, by the trace's directory within Actions.Dir.
 func (a *Actions) lengths() map[string]int {
 	return map[string]int{"warm": a.Warm, "more": a.Warm + a.More}
 }
 
 // analysed returns how many of k ranks are analysed.
 func (a *Actions) analysed(k int) int {
-	const all, some = 32, 16 // to analyse one takes seconds on large graphs
+	const all, some = 32, 16 // analysing a rank takes seconds on large graphs
 	if k <= all {
 		return k
 	}
@@ -61,13 +62,13 @@ const (
 	lane
 	adder
 
-	ofRank = int(lane) // the number of processes of a rank
+	ofRank = int(lane) // number of processes of a rank; the actors before lane
 	ofNode = 2
 )
 
 var actorNames = []string{"pool", "bus", "trainer", "lane", "adder"}
 
-// Tags tell messages apart by what they carry.
+// Tags tell messages of different content apart.
 const (
 	tagSlot = iota + 1
 	tagDrawn
@@ -81,16 +82,17 @@ const (
 	tagSums
 )
 
-// flopsPerSecond converts seconds to the flops that a trace counts; the platform's hosts have this
-// speed.
+// flopsPerSecond converts seconds to the flops that a trace counts. The platform's hosts have this
+// speed, so a trace takes as long as the plan says.
 const flopsPerSecond = 1e9
 
-// acts is what a job does in a step.
+// acts holds the seconds that each rank computes in a step, and the bytes that the nodes then send.
 type acts struct {
 	ranks, perNode, depth int
-	draw, up, train       []float64 // [ranks] seconds
-	// [nodes][nodes] bytes from one node to another; of gradients, what is sent there and comes
-	// back
+	// [ranks] seconds of drawing a minibatch, of the bus to a GPU, and of training
+	draw, up, train []float64
+	// [nodes][nodes] bytes that one node sends another: ids of rows, rows, and slices of gradients.
+	// The sums of the slices come back, with the same number of bytes.
 	ids, rows, slices [][]int64
 }
 
@@ -101,8 +103,8 @@ func (a *acts) of(node int) (lo, hi int) {
 	return node * a.perNode, min((node+1)*a.perNode, a.ranks)
 }
 
-// process returns the number of a process. The processes of a node's ranks come first, then its
-// own.
+// process returns the number of a process. The argument of is the kind of process, and at is the
+// number of its rank or node. The processes of a node's ranks come first, then the node's own.
 func (a *acts) process(of actor, at int) int {
 	if int(of) < ofRank {
 		return at*ofRank + at/a.perNode*ofNode + int(of)
@@ -111,14 +113,14 @@ func (a *acts) process(of actor, at int) int {
 	return hi*ofRank + at*ofNode + int(of) - ofRank
 }
 
-// actsOf returns the acts of a job with the given traffic.
+// actsOf returns the acts of a job with the given traffic and rates.
 func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 	k := p.job.Ranks
 	a := &acts{ranks: k, perNode: p.job.RanksPerNode, depth: p.job.Depth,
 		draw: make([]float64, k), up: make([]float64, k), train: make([]float64, k)}
 	nodes := a.nodes()
 	a.ids, a.rows, a.slices = square(nodes), square(nodes), square(nodes)
-	idBytes, rowBytes := 0.0, 0.0 // of a row or sum
+	idBytes, rowBytes := 0.0, 0.0 // mean bytes of the ids of a row or sum, and of its data
 	if vectors := t.Rows + t.Sums; vectors > 0 {
 		idBytes, rowBytes = t.IDs/vectors, t.Bytes/vectors
 	}
@@ -127,19 +129,20 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 		of, one := p.ranks[i], *p
 		one.ranks = p.ranks[i : i+1]
 		x := one.times(t, r)
-		// the goroutines of the pool work on no more minibatches than are under way
+		// more goroutines of the pool than minibatches under way would be idle
 		drawn, train := x.Sample+x.Lookup+x.Copy, x.Gather+x.Train+x.Staged
-		if x.onCard { // the GPU draws and trains in turn
+		if x.onCard { // the GPU either draws or trains, so drawing adds to its time
 			drawn, train = drawn-x.Sample, train+x.Sample
 		}
 		draw := drawn/float64(min(p.job.Workers, p.job.Depth+1)) + x.Score
-		stretch := 1.0 // above 1 where pool and trainer share fewer CPUs than threads
+		stretch := 1.0 // above 1 where pool and trainer together have more threads than CPUs
 		if cpu := x.processors(p.job); p.job.GPU == nil && cpu > max(draw, train) {
 			stretch = cpu / max(draw, train)
 		}
 		a.draw[rank], a.up[rank], a.train[rank] = draw*stretch, x.Up, train*stretch
 		here := rank / a.perNode
-		moved := here - of.rank/a.perNode // its owners are as far away
+		// the owners of its rows are moved by the same number of nodes
+		moved := here - of.rank/a.perNode
 		for owner, share := range of.owners {
 			there := (owner/a.perNode + moved + nodes) % nodes
 			if n := t.received[i] * share; there != here {
@@ -149,7 +152,7 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 		}
 	}
 	if k > 1 {
-		slice := p.gradientBytes() / int64(2*k*(k-1)) // from a rank to another
+		slice := p.gradientBytes() / int64(2*k*(k-1)) // bytes that a rank sends to another
 		for from := range nodes {
 			for to := range nodes {
 				if from != to {
@@ -169,16 +172,17 @@ func square(n int) [][]int64 {
 	return m
 }
 
-// pairs returns how many pairs of ranks two nodes have.
+// pairs returns the number of pairs of a rank on one node and a rank on the other.
 func (a *acts) pairs(from, to int) int64 {
 	lo, hi := a.of(from)
 	first, end := a.of(to)
 	return int64((hi - lo) * (end - first))
 }
 
-// join merges the nodes of a leaf switch into one; the argument leaf is their number. The merged
-// node's link is as fast as all of theirs together, so its bytes are scaled up: it takes as long as
-// the link of the busiest node, which also carries messages within the leaf.
+// join merges the nodes of each leaf switch into one. The argument leaf is their number. The merged
+// node's link is as fast as all their links together, and carries only what goes to other leaves.
+// Its bytes are scaled up so that they take as long as all bytes of the leaf's busiest node on that
+// node's own link.
 func (a *acts) join(leaf int) {
 	for _, m := range []*[][]int64{&a.ids, &a.rows, &a.slices} {
 		*m = joined(*m, leaf)
@@ -189,8 +193,8 @@ func (a *acts) join(leaf int) {
 func joined(m [][]int64, leaf int) [][]int64 {
 	n := (len(m) + leaf - 1) / leaf
 	all := square(n)
-	// bytes that the busiest node of a leaf sends and gets, and that all its nodes send to other
-	// leaves and get from them
+	// out and in are bytes sent and received: most by the busiest node of a leaf, far by all nodes
+	// of a leaf to and from other leaves
 	type ends struct{ out, in float64 }
 	most, far := make([]ends, n), make([]ends, n)
 	for i := range m {
@@ -234,15 +238,17 @@ func (a *Actions) refuse(j *laid) error {
 	}
 	if nodes := (j.Ranks + j.RanksPerNode - 1) / j.RanksPerNode; what == "" && a.Leaf > 1 &&
 		nodes < 2*a.Leaf {
-		return fmt.Errorf("%w: %d nodes are not two leaf switches of %d", ErrJob, nodes, a.Leaf)
+		return fmt.Errorf("%w: %d nodes are too few for two leaf switches of %d "+
+			"nodes; name fewer nodes a leaf", ErrJob, nodes, a.Leaf)
 	}
 	if what != "" {
-		return fmt.Errorf("%w: a trace has no %s", ErrJob, what)
+		return fmt.Errorf("%w: a trace cannot tell the messages of a job with %s; leave out the "+
+			"trace, or plan a job without it", ErrJob, what)
 	}
 	return nil
 }
 
-// write writes the traces, the platform and the hosts of the processes.
+// write writes the traces, the platforms and the list of hosts.
 func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 	all := p.actsOf(t, r)
 	if a.Leaf > 1 {
@@ -259,7 +265,7 @@ func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 			s := script{acts: all, of: of, at: at, steps: steps}
 			return writeFile(filepath.Join(dir, names[len(names)-1]), s.write)
 		}
-		for node := range all.nodes() { // in the order in which the method process numbers them
+		for node := range all.nodes() { // the order of the method process
 			lo, hi := all.of(node)
 			for rank := lo; rank < hi; rank++ {
 				for of := range actor(ofRank) {
@@ -281,7 +287,8 @@ func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 	return a.writePlatform(all, r)
 }
 
-// script writes the actions of one process, which belongs to a rank or to a node.
+// script writes the actions of one process to its trace. The field of is the kind of process, and
+// at the number of the rank or node that it belongs to.
 type script struct {
 	*bufio.Writer
 	*acts
@@ -360,7 +367,7 @@ func (s *script) spread(to actor, tag int) {
 // exchange sends bytes to the same process of each other node, and waits for all.
 func (s *script) exchange(tag int, bytes [][]int64) {
 	any := false
-	// starts with the next node, so that not all nodes send to node 0 first
+	// begins with the next node, so that not all nodes send to node 0 first
 	for i := 1; i < s.nodes(); i++ {
 		from, to := (s.at+s.nodes()-i)%s.nodes(), (s.at+i)%s.nodes()
 		if n := bytes[from][s.at]; n > 0 {
@@ -377,7 +384,7 @@ func (s *script) exchange(tag int, bytes [][]int64) {
 	}
 }
 
-// writeFile writes a file by calling write().
+// writeFile makes a file and lets the function write fill it.
 func writeFile(path string, write func(*bufio.Writer)) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -388,12 +395,12 @@ func writeFile(path string, write func(*bufio.Writer)) error {
 	return errors.Join(w.Flush(), f.Close())
 }
 
-// latency is the assumed one-way latency of a link, in seconds: that of an Ethernet switch.
+// latency is the assumed one-way latency of a link, in seconds. It is that of an Ethernet switch.
 const latency = 25e-6
 
-// latencyFactors are SimGrid's own factors of a link's latency, for messages of at least so many
-// bytes (its setting smpi/lat-factor), and window is the most that one of its flows has on the way
-// (network/TCP-gamma).
+// latencyFactors are the factors by which SimGrid multiplies a link's latency, by the least bytes
+// of a message for each factor (its setting smpi/lat-factor). The constant window is the number of
+// bytes that a flow of SimGrid may have on the way (its setting network/TCP-gamma).
 var latencyFactors = []struct {
 	bytes  int
 	factor float64
@@ -402,9 +409,10 @@ var latencyFactors = []struct {
 
 const window = 4194304 // bytes
 
-// ofPairs returns the part of a platform about messages between leaf switches. Such a message
-// stands for one of each pair of their nodes, and has the latency of one and the windows of all.
-// SimGrid's factors of the bandwidth stay those of large messages: the small ones share a link.
+// ofPairs returns the part of a platform about messages between merged nodes. Such a message stands
+// for one message of each pair of their nodes. So it has the latency of one message, and the
+// windows of all. SimGrid's factors of the bandwidth stay those of large messages, because the
+// small messages share a link.
 func ofPairs(leaf int) string {
 	if leaf <= 1 {
 		return ""
@@ -421,15 +429,16 @@ func ofPairs(leaf int) string {
 `, strings.Join(factors, ";"), window*pairs)
 }
 
-// Bandwidths in bytes a second: between processes of a node, and of a network that takes no time.
+// Bandwidths in bytes a second: inMemory between processes of one node, noTime on a network on
+// which messages take almost no time.
 const (
 	inMemory = 1e10
 	noTime   = 1e14
 )
 
-// writePlatform writes two platforms and the list of hosts: the nodes around a switch that is never
-// the bottleneck, the same nodes on a network that takes no time, and the processes that each node
-// has.
+// writePlatform writes two platforms and the list of hosts. The first platform has the nodes around
+// a switch that is never the bottleneck; the second has the same nodes on a network that takes no
+// time. The list says how many processes each node has.
 func (a *Actions) writePlatform(all *acts, r *Rates) error {
 	platform := func(bandwidth, latency float64) func(*bufio.Writer) {
 		return func(w *bufio.Writer) {

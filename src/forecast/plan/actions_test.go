@@ -243,7 +243,7 @@ func TestNodesOfALeafActAsOne(t *testing.T) {
 	o := given
 	o.Actions = &Actions{Dir: t.TempDir(), Leaf: 5, Warm: 3, More: 5}
 	if _, err := New(s, j, o); !errors.Is(err, ErrJob) || !strings.Contains(err.Error(),
-		"8 nodes are not two leaf switches of 5") {
+		"8 nodes are too few for two leaf switches of 5") {
 		t.Error(err)
 	}
 }
@@ -266,7 +266,7 @@ func TestActionsAreRefused(t *testing.T) {
 		dir := t.TempDir()
 		o.Actions = &Actions{Dir: dir, Warm: 1, More: 1}
 		_, err := New(s, j, o)
-		if !errors.Is(err, ErrJob) || !strings.Contains(err.Error(), "a trace has no "+name) {
+		if !errors.Is(err, ErrJob) || !strings.Contains(err.Error(), "a job with "+name) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) > 0 {

@@ -12,8 +12,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// ForwardBound returns the least memory that a rank needs to infer: with all neighbours, layer by
-// layer, it needs at least the rows of the layers.
+// ForwardBound returns the least memory that a rank needs to infer. The argument full says that it
+// infers layer by layer with all neighbours. Then it needs at least memory for the rows of the
+// layers.
 func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	if j.Model.Out == 0 {
 		j.Model.Out, j.Model.Task = s.Classes, s.Task
@@ -39,9 +40,9 @@ func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	return m, nil
 }
 
-// Forward returns the memory of a rank that infers with the model of the job, whose classes are
-// set. It infers layer by layer with all neighbours, or by sampled minibatches. It samples a few
-// chunks or minibatches of the rank with the most vertices.
+// Forward returns the memory of a rank that infers with the model of the job, in which the number
+// of classes is set. If full is true, it infers layer by layer with all neighbours, else by sampled
+// minibatches. Forward samples a few chunks or minibatches of the rank with the most vertices.
 func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	j.Mode, j.Cache, j.Locality = job.Mode{}, policy.Settings{Policy: policy.None}, job.Locality{}
 	j.AsNodes = j.AsNodes && !j.TryNodes
@@ -100,7 +101,7 @@ func Forward(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	}, nil
 }
 
-// forwardPlanner completes a job that trains nothing, and lays it out on the parts.
+// forwardPlanner sets the defaults of a job that only infers, and lays it out on the parts.
 func forwardPlanner(s *shard.Shards, j *Job) (*planner, error) {
 	l, err := job.NewForward(s, j.Spec)
 	if err != nil {
@@ -114,7 +115,7 @@ func forwardPlanner(s *shard.Shards, j *Job) (*planner, error) {
 }
 
 // probeForward samples minibatches of a rank's vertices: the first minibatch, which has the most
-// neighbours if hot vertices come first, and others scattered over the vertices.
+// neighbours if vertices are sorted by degree, and others scattered over the vertices.
 func (p *planner) probeForward(r *rankPlan) error {
 	first, end := p.job.Vertices(r.rank)
 	size := int64(p.job.MaxSeeds())
@@ -154,7 +155,7 @@ func (p *planner) probeForward(r *rankPlan) error {
 	return nil
 }
 
-// consecutive returns n vertices, from number first on.
+// consecutive returns n vertices with consecutive numbers, the first of which is given.
 func consecutive(first, n int64) []graph.VertexID {
 	all := make([]graph.VertexID, n)
 	for i := range all {

@@ -15,7 +15,7 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Memory that a rank of any job needs, measured on an empty run.
+// Memory that a rank needs in any job, measured on a run without data.
 const (
 	runtimeBytes = 43 << 20 // program, MPI and BLAS
 	heapBytes    = 12 << 20 // the Go runtime: goroutines, communicators, memory not yet returned
@@ -23,7 +23,7 @@ const (
 	hopBytes     = 5 << 10  // further bytes for each of its layers
 )
 
-// memory predicts the largest resident set among the analysed ranks, with traffic t.
+// memory predicts the memory of the analysed rank that needs most, with traffic t.
 func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 	var most trace.Memory
 	for i, r := range p.ranks {
@@ -38,7 +38,8 @@ func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 	return most, nil
 }
 
-// rankMemory itemises the memory of one rank that fetches the given number of rows for a minibatch.
+// rankMemory predicts the memory of one rank, item by item. The argument fetched is the number of
+// rows that the rank fetches for a minibatch.
 func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
 	j, s := p.job, p.shards
 	lo, hi := p.node(r.rank)
@@ -50,11 +51,12 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	if err != nil {
 		return nil, err
 	}
-	// share is the part of its remote rows that a minibatch fetches. It is below 1 if the cache is
-	// full from the first minibatch on, or knows the reads to come. A cache that fills during the
-	// run spares the first minibatches nothing, nor does one that a node divides, whose rows are
-	// passed on. Without a cache all rows are fetched, also where ranks share minibatches, whose
-	// rows do not count as traffic.
+	// share is the part of its remote rows that a minibatch fetches. It is below 1 only if the
+	// cache is full from the first minibatch on, or knows the reads to come. It is 1 if the cache
+	// fills during the run, because the first minibatches then fetch everything. It is also 1 if
+	// the ranks of a node divide the cache, because rows in it are still passed on between them.
+	// Without a cache all rows are fetched. Where ranks share minibatches, rows do not count as
+	// traffic, so fetched cannot be used.
 	share, cache := 1.0, policy.Find(t.Policy)
 	if mean := meanVectors(r); mean > 0 && !cache.None() && (t.Window > 0 || cache.Static()) &&
 		!j.Divides(&j.Cache) {
@@ -73,9 +75,9 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	messages := int64(share * float64(held.Messages))
 	rest := held.Lent - held.Messages
 	waiting, buffers := held.Waiting+trained.waiting, rest+messages+trained.buffers
-	// Training and evaluation use the same slots. With a look-ahead cache, training minibatches
-	// occupy the slots: evaluation then has slots of its own, but no buffers of its own, and
-	// fetches all rows.
+	// Training and evaluation use the same slots of the pipeline. With a look-ahead cache, though,
+	// training minibatches occupy the slots. Evaluation then has slots of its own, which use the
+	// same buffers, and it fetches all rows.
 	evaluated := max(0, both.buffers-trained.buffers)
 	if t.Window > 0 {
 		evaluated += max(0, held.judged.Lent-held.judged.Messages-rest) +
@@ -98,7 +100,8 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 	mapped += p.edgeRowBytes(lo, hi)
 	slots, waits := p.filled(t.Window)
 	judged := p.judgedMinibatches()
-	// An upper bound: an evaluation may reuse slots of the one before.
+	// The number of slots that evaluate is an upper bound: an evaluation may use slots again that
+	// an earlier evaluation has used.
 	judging := min(slots, judged*int64(j.Evaluations))
 	edges, ids := p.topologyBytes(r.rank)
 	m := trace.Memory{
@@ -138,12 +141,12 @@ func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Me
 
 // untried is the memory of a minibatch that no trial measures.
 type untried struct {
-	waiting int64 // bytes held from when it is sampled
-	buffers int64 // bytes of its rows, and of pinned memory for what goes to a GPU
+	waiting int64 // bytes held from the time when the minibatch is sampled
+	buffers int64 // bytes of the minibatch's rows, and of pinned memory for what goes to a GPU
 }
 
-// untried returns the untried memory of a minibatch of shape s, with the given number of its rows
-// on devices; the argument whole says that all rows of all minibatches are on devices.
+// untried returns the untried memory of a minibatch of shape s. The argument resident is the number
+// of its rows that are on devices, and whole says that all rows of all minibatches are on devices.
 func (p *planner) untried(s *shape, resident float64, whole bool, needs nn.Needs) (u untried) {
 	if p.shares() {
 		u.waiting = p.askingBytes(s)
@@ -163,18 +166,19 @@ func (p *planner) untried(s *shape, resident float64, whole bool, needs nn.Needs
 	return u
 }
 
-// filled returns how many minibatches of a pipeline are ever prepared, and how many more wait in
-// the window for their decision. Together they are no more than the run trains.
+// filled returns the number of slots of a pipeline that ever get a minibatch, and the number of
+// minibatches that wait in the window until the cache decides about them. Together they are no more
+// than the minibatches of the run.
 func (p *planner) filled(window int) (slots, waits int64) {
 	all := p.job.Streams.Steps() * p.job.Minibatches() * p.job.Epochs
 	slots = int64(min(p.job.Depth+1, all))
 	return slots, min(int64(window), int64(all)-slots)
 }
 
-// judgedMinibatches returns how many minibatches of a sampled evaluation a rank has. Every rank has
-// equally many. A rank that shares minibatches has those of all parts of its group, as many as the
-// group with the most; any other rank has, for each of its parts, as many as the part with the
-// most. With Most, every slot has one.
+// judgedMinibatches returns the number of minibatches that a rank has in a sampled evaluation.
+// Every rank has the same number. If ranks share minibatches, it is the number of the group with
+// the most validation vertices. Otherwise a rank evaluates each of its parts by itself, and all
+// parts count as the part with the most. With the bound Most, every slot has a minibatch.
 func (p *planner) judgedMinibatches() int64 {
 	if p.options.Bound == Most {
 		return int64(p.job.Depth + 1)
@@ -197,8 +201,9 @@ func (p *planner) judgedMinibatches() int64 {
 	return int64(each) * int64(math.Ceil(most/float64(p.job.MaxSeeds())))
 }
 
-// owned returns how many items the vertices first to last-1 have, where the function of returns the
-// number of a part. A part that is cut counts in proportion to its vertices within the range.
+// owned returns how many of some items belong to the vertices first to last-1. The function of
+// returns the number of items of a part. If the range cuts a part, the part's items count in
+// proportion to its vertices in the range.
 func (p *planner) owned(first, last int64, of func(part int) int) (n float64) {
 	for k := range p.shards.Parts {
 		begin, end := p.shards.Offsets[k], p.shards.Offsets[k+1]
@@ -209,8 +214,8 @@ func (p *planner) owned(first, last int64, of func(part int) int) (n float64) {
 	return n
 }
 
-// seedBytes returns the bytes of sample.Streams: the seeds of all streams, and two orders of the
-// seeds that the rank draws from, its own or all.
+// seedBytes returns the bytes of sample.Streams: the seeds of all streams, and two shuffled orders
+// of the seeds that the rank draws from. These are its own seeds, or all seeds.
 func (p *planner) seedBytes(r *rankPlan) int64 {
 	all := int64(0)
 	for k := range p.shards.Parts {
@@ -220,7 +225,7 @@ func (p *planner) seedBytes(r *rankPlan) int64 {
 }
 
 // drawingBytes returns the memory of the collectives that draw minibatches on a partitioned
-// topology, for as many minibatches as are drawn at a time.
+// topology. The argument slots bounds the number of minibatches that are drawn at a time.
 func (p *planner) drawingBytes(s *shape, slots int64) int64 {
 	if p.shares() {
 		return 0
@@ -240,21 +245,23 @@ func (p *planner) layerEdges(h hopShape) int {
 	return h.edges
 }
 
-// hop returns a hop with the counts that a layer reads.
+// hop returns a hop with the numbers that a layer reads of it.
 func (p *planner) hop(h hopShape) nn.Hop {
 	return nn.Hop{Sources: h.sources, Destinations: h.destinations, Edges: p.layerEdges(h),
 		Rows: h.rows, PairRows: h.pairs}
 }
 
-// inputRows returns the bytes of the rows that the model reads.
+// inputRows returns the bytes of the feature rows that the model reads of a minibatch.
 func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	if len(s.hops) == 0 {
 		return 0
 	}
 	switch {
-	case p.multiplies(): // arrays by rows grow by half, arrays by columns by an eighth
+	// arrays by rows grow by half, arrays by columns by an eighth: on average by 5/16
+	case p.multiplies():
 		return p.sparseBytes(s.hops[0], needs) * 21 / 16
-	// the upload has rows of types; the step makes learned rows
+	// nothing here: rows of vertex types are counted as uploads, and learned rows are made by the
+	// step
 	case needs.Types, p.job.Model.LearnsRows():
 		return 0
 	}
@@ -262,8 +269,8 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	return h.inputRows(needs) * int64(cols*p.job.Stored.Size())
 }
 
-// sparseInputs returns the bytes that a host makes from sparse rows for the input layer: the length
-// of each row, the offset of each fetched row, and the input.
+// sparseInputs returns the bytes that a host makes from the sparse rows of a minibatch for the
+// input layer: the length of each row, the offset of each fetched row, and the input itself.
 func (p *planner) sparseInputs(s *shape, needs nn.Needs) int64 {
 	if !p.job.Sparse {
 		return 0
@@ -272,7 +279,8 @@ func (p *planner) sparseInputs(s *shape, needs nn.Needs) int64 {
 	if p.multiplies() {
 		return ends + p.inputRows(s, needs)
 	}
-	dense := ends + int64(s.frontier())*int64(4*p.job.Model.In) // rows are made dense first
+	// where rows are made dense, they all are at first
+	dense := ends + int64(s.frontier())*int64(4*p.job.Model.In)
 	if p.job.GPU == nil {
 		dense += p.inputRows(s, needs)
 	}
@@ -283,11 +291,12 @@ func (p *planner) labelBytes() int {
 	return task.Stored(p.job.Model.Task).LabelBytes(p.job.Model.Out)
 }
 
-// modelBytes is the memory that package nn reserves, as counted by a device that only counts.
+// modelBytes holds the bytes that package nn reserves for a model. A device that only counts has
+// counted them.
 type modelBytes struct {
 	parameters, activations int64
-	scratch                 int64 // bytes on a CPU for the sums of weight gradients
-	partial                 int64 // bytes on a GPU for partial sums
+	scratch                 int64 // bytes on a CPU in which weight gradients are summed
+	partial                 int64 // bytes on a GPU for partial sums of weight gradients
 	onDevice                int64 // bytes of parameters on the device
 	pinned                  int64 // pinned bytes of rows between layers, on the host of a GPU
 	needs                   nn.Needs
@@ -313,8 +322,9 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		return nil, err
 	}
 	defer optimizer.Close()
-	// Copies of the parameters beside those in use: the best weights, a gradient in an allreduce,
-	// and what rank 0 copies for a checkpoint (weights, best weights, optimiser state).
+	// Copies of the parameters beside those in use: two for the best weights and for a gradient in
+	// an allreduce. On rank 0 also those for a checkpoint: weights, best weights and the state of
+	// the optimiser.
 	copies := 2 + 2 + len(optimizer.Slots())
 	out.onDevice = dev.live
 	out.parameters = dev.live + int64(copies)*int64(m.Params.Len())*4
@@ -339,7 +349,8 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 		return nil, err
 	}
 	moving, pinned := p.shuffleBytes(r)
-	if _, width := j.Model.Widths(0); j.Mode.Columns { // the sums of all ranks, or their gradients
+	// host memory for the sums of all ranks or, later, the gradients of the sums
+	if _, width := j.Model.Widths(0); j.Mode.Columns {
 		own := j.Ranks * r.most.hops[0].destinations
 		pinned = 4 * int64(width) * int64(r.slot().joined.destinations+own)
 	}
@@ -354,7 +365,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	return out, nil
 }
 
-// reserveForward makes room in m for a minibatch that is only evaluated.
+// reserveForward reserves the arrays of m for a minibatch that is only evaluated.
 func (p *planner) reserveForward(m *nn.Model, s *shape) error {
 	for l, h := range s.hops {
 		in := nn.Input{Hop: p.hop(h)}
@@ -369,8 +380,8 @@ func (p *planner) reserveForward(m *nn.Model, s *shape) error {
 	return nil
 }
 
-// reserveFolds is reserve for both kinds of minibatches: in one the input layer maps rows, in the
-// other it folds them.
+// reserveFolds does what reserve does, for both kinds of minibatches: one in which the input layer
+// maps feature rows by its weights, and one in which it folds rows.
 func (p *planner) reserveFolds(m *nn.Model, l int, in nn.Input, h *hopShape) error {
 	if l > 0 || !h.folded || h.mapped {
 		if err := p.reserve(m, l, &in); err != nil {
@@ -384,7 +395,7 @@ func (p *planner) reserveFolds(m *nn.Model, l int, in nn.Input, h *hopShape) err
 	return p.reserve(m, l, &in)
 }
 
-// reserve makes room in m for layer l on an input of the size of the argument in.
+// reserve reserves the arrays of m for layer l and the given input.
 func (p *planner) reserve(m *nn.Model, l int, in *nn.Input) error {
 	if l == 0 && p.multiplies() {
 		if err := m.ReserveSparse(in); err != nil {
@@ -394,9 +405,9 @@ func (p *planner) reserve(m *nn.Model, l int, in *nn.Input) error {
 	return m.Reserve(l, in)
 }
 
-// scratchBytes returns what a CPU keeps to make the gradients of the weights: partial sums, the
-// sums and transposed weights, each as large as the layer with the largest needs. The weights that
-// multiply sparse rows need none of these.
+// scratchBytes returns the bytes that a CPU keeps to make the gradients of the weights: partial
+// sums, the sums themselves and transposed weights. Each of these is as large as the layer that
+// needs most. Weights that multiply sparse rows need none of them.
 func scratchBytes(m *nn.Model, hops []hopShape, sparse bool) int64 {
 	partial, weights := 0, 0
 	for l, h := range hops {
@@ -407,8 +418,8 @@ func scratchBytes(m *nn.Model, hops []hopShape, sparse bool) int64 {
 				all, largest = all+p.Len(), max(largest, p.Len())
 			}
 		}
-		// There are partial sums for a wave of chunks of one matrix, or for half a wave of each of
-		// two.
+		// There are partial sums for ChunkWave chunks of one matrix, or for half of that number of
+		// chunks of two matrices.
 		partial = max(partial, min(compute.ChunkWave*largest, chunks*all))
 		weights = max(weights, all)
 	}
@@ -416,8 +427,8 @@ func scratchBytes(m *nn.Model, hops []hopShape, sparse bool) int64 {
 	return int64(floats+floats/8) * 4 // mem.Grow reserves an eighth more
 }
 
-// multiplied returns the rows of a layer's products, and the number of chunks in which their
-// gradients are summed.
+// multiplied returns the number of rows that a layer multiplies by its weights, and the number of
+// chunks in which the gradients of these products are summed.
 func multiplied(m *nn.Model, h hopShape) (rows, chunks int) {
 	rows = h.destinations
 	if m.Needs().Sources { // attention multiplies the rows of all sources
@@ -426,15 +437,15 @@ func multiplied(m *nn.Model, h hopShape) (rows, chunks int) {
 	return rows, (rows + compute.ChunkRows - 1) / compute.ChunkRows
 }
 
-// counter is a device that computes nothing and only counts: its arrays are addresses without
-// memory.
+// counter is a device that computes nothing and only counts bytes. Its arrays are addresses without
+// memory behind them.
 type counter struct {
 	compute.Device
 	is   compute.Capabilities
 	live int64
 }
 
-// counter returns a counter that rounds and stores rows as the job's devices do.
+// counter returns a counter that stores and rounds rows as the job's devices do.
 func (p *planner) counter() *counter {
 	c := &counter{is: compute.Capabilities{Stores: p.job.Stored}}
 	if p.job.Stored == compute.BF16s {
@@ -464,10 +475,11 @@ func (c *counter) Upload(dst, src []float32)          {}
 func (c *counter) Sync() error                        { return nil }
 func (c *counter) Capabilities() compute.Capabilities { return c.is }
 
-// evaluationBytes returns the bytes that the final test adds, layer by layer over all own vertices:
-// the rows of two layers, the chunks in flight, the logits of a chunk, and those of the vertices
-// that are judged. With rows in files it counts the rows that are read at a time; by columns,
-// chunks take less than counted. What a model on a GPU grows by counts as device memory.
+// evaluationBytes returns the bytes that the final test adds. It infers layer by layer over all own
+// vertices, so it holds the rows of two layers, the chunks in flight, the logits of a chunk, and
+// the logits of the validation and test vertices. If rows are in files, the rows that are read at a
+// time count. If ranks hold columns, chunks take less than is counted here. What the model reserves
+// on a GPU counts as device memory, not here.
 func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 	j, rows, slot, trained := p.job, p.rows(r.rank), r.slot(), int64(0)
 	if j.GPU == nil {
@@ -506,11 +518,14 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		if l == j.Model.Layers-1 && !j.Model.Jumps() {
 			chunks += 4 * int64(largest.vertices*out)
 		}
-		if p.mapsFirst(l) && j.Scratch && j.GPU == nil { // own rows of a chunk
+		// space for the mapped own rows of a chunk, if the layer reads own rows from files
+		if p.mapsFirst(l) && j.Scratch && j.GPU == nil {
 			most := max(largest.vertices, int(min(rows, compute.SameTiles)))
 			chunks += 4 * int64(most*(j.Model.MappedColumns(l)-out))
 		}
-		if j.Scratch { // rows on their way to files and, between passes by columns, from files
+		// rows on the way to files and, if layers run in passes over columns, rows read back from
+		// files
+		if j.Scratch {
 			to, from := 2*4*int64(largest.vertices*out), 4*4*int64(largest.vertices*in)
 			chunks = max(chunks, from) + to
 		}
@@ -525,7 +540,8 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		output = 4 * rows * int64(j.Model.Out)
 	}
 	if j.Scratch || p.storedRow(0) < 4*j.Model.Hidden {
-		output += job.ChunkBytes // rows that are read from the files, or widened
+		// memory for rows that are read from the files or widened to float32
+		output += job.ChunkBytes
 	}
 	if !j.Scratch {
 		output += rows * int64(j.Model.Layers*p.storedRow(0))
@@ -541,16 +557,18 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 	return judged + max(most, output), nil
 }
 
-// readsInPlace reports whether inference reads the rows of layer l in place.
+// readsInPlace reports whether inference reads the rows of layer l where they are, without copying
+// them.
 func (p *planner) readsInPlace(l int) bool {
 	j := p.job
 	return j.GPU == nil && j.ReadsInPlace() && !p.shards.Schema.Typed() &&
 		!(l == 0 && (p.shards.Type().IsSparse() || j.Model.LearnsRows()))
 }
 
-// spanBytes returns the bytes of the vertices of layer l that are reduced in one go, at most:
-// aggregates, edges and, unless rows are in memory as the device stores them, the own rows and
-// references to them. The layer may run over all of them at once, so they are the largest chunk.
+// spanBytes returns the most bytes for the vertices of layer l that are reduced in one go. These
+// are aggregates and edges. If the rows are not in memory in the device's type, the own rows and
+// references to them are added. It enlarges the argument largest to all these vertices, because the
+// layer may compute them in one go.
 func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	cols, out := p.job.Model.Widths(l)
 	size := p.job.Stored.Size()
@@ -568,10 +586,10 @@ func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	if !inMemory {
 		bytes += int64(largest.vertices * (cols*size + 8))
 	}
-	return bytes + bytes/8 // arrays that grow
+	return bytes + bytes/8 // arrays grow by an eighth more than they need
 }
 
-// chunkSamplers returns how many samplers draw chunks, if there are the given number of chunks.
+// chunkSamplers returns how many samplers draw chunks if there are the given number of chunks.
 func (p *planner) chunkSamplers(chunks int64) int64 { return min(int64(p.job.Workers), chunks) }
 
 // judgedRows returns how many validation and test vertices a rank owns.
@@ -583,16 +601,17 @@ func (p *planner) judgedRows(rank int) int64 {
 }
 
 // keepsOutputs reports whether inference keeps the outputs of all own vertices. It keeps
-// embeddings, as links between any two of them are rated. Logits are passed on chunk by chunk.
+// embeddings, because links between any two vertices may be rated. It passes logits on chunk by
+// chunk.
 func (p *planner) keepsOutputs() bool { return task.Stored(p.job.Model.Task).Embeds }
 
-// mapsFirst reports whether inference maps the rows that layer l reads before it adds them.
+// mapsFirst reports whether inference multiplies the rows that layer l reads by the weights before
+// it adds them up.
 func (p *planner) mapsFirst(l int) bool { return p.job.Model.MapsFirst(l) }
 
-// layerRows returns the bytes of the rows that are in memory while layer l makes its own. With
-// jumping knowledge these are the rows of all layers before, because the output reads the rows of
-// every layer; otherwise they are the rows of one layer. Hidden rows may be in files, and take no
-// memory then.
+// layerRows returns the bytes of the hidden rows in memory while layer l makes its rows. With
+// jumping knowledge they are the rows of all layers before, because the output reads the rows of
+// every layer. Without it they are the rows of one layer. Hidden rows in files take no memory.
 func (p *planner) layerRows(rows int64, l int) int64 {
 	m := &p.job.Model
 	_, out := m.Widths(l)
@@ -615,8 +634,8 @@ func (p *planner) layerRows(rows int64, l int) int64 {
 	return rows * int64(made+hidden)
 }
 
-// hiddenRow returns the bytes of what inference keeps of a row of hidden layer l: the row, or what
-// the next layer has mapped it to.
+// hiddenRow returns the bytes that inference keeps for a row of hidden layer l. It keeps the row
+// or, if the next layer maps rows first, the mapped row.
 func (p *planner) hiddenRow(l int) int {
 	if p.mapsFirst(l + 1) {
 		return 4 * p.job.Model.MappedColumns(l+1)
@@ -630,12 +649,12 @@ func (p *planner) storedRow(l int) int {
 	return out * p.job.Model.Stored(l, p.job.Stored).Size()
 }
 
-// chunk is the size of a chunk of layer-wise inference.
+// chunk is the size of a chunk of vertices in layer-wise inference.
 type chunk struct {
 	vertices int
 	hop      hopShape
-	bytes    int64 // bytes of a sampled and planned chunk, with its rows
-	sent     sent  // what goes to a GPU for the chunk
+	bytes    int64 // bytes of the chunk with its rows, sampled and planned
+	sent     sent  // bytes that go to a GPU for the chunk
 	sampler  int64
 }
 
@@ -651,7 +670,7 @@ func (p *planner) chunkRows(l int, chunk hopShape, needs nn.Needs) int64 {
 	return chunk.inputRows(needs) * int64(in*p.job.Stored.Size())
 }
 
-// inputRows returns the number of input rows of a layer for a hop.
+// inputRows returns the number of rows that a layer reads of a hop.
 func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 	if needs.Own {
 		rows += int64(h.destinations)
@@ -665,11 +684,11 @@ func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 	return rows
 }
 
-// inferenceBytes returns what a model has reserved once it has inferred minibatches of the given
-// shape, chunks of the given sizes in its first layers and, unless output is 0, an output of that
-// many rows. The layers share arrays. The layer with the most edges comes first, so that each array
-// is reserved once in its final size: an array that grows takes a quarter more, which is never
-// written.
+// inferenceBytes returns the bytes that a model has reserved after inference. It has inferred
+// minibatches of the given shape, chunks of the given sizes in its first layers and, unless output
+// is 0, an output of that number of rows. The layers share arrays. The layer with the most edges
+// reserves first, so that each array gets its final size at once: an array that grows takes a
+// quarter more, which is never written.
 func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int) (int64, error) {
 	dev := p.counter()
 	m, err := nn.NewModel(dev, p.job.Model, 0)
@@ -722,8 +741,8 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 	return dev.live - before, nil
 }
 
-// reserveMapped makes room in m for a chunk of layer l, whose rows are mapped before they are
-// added.
+// reserveMapped reserves the arrays of m for a chunk of layer l. The chunk's rows are multiplied by
+// the weights before they are added up.
 func (p *planner) reserveMapped(m *nn.Model, l int, chunk hopShape) error {
 	_, out := p.job.Model.Widths(l)
 	n := chunk.destinations
@@ -746,8 +765,8 @@ func (p *planner) largestChunk(r *rankPlan, l int, of chunking) (largest chunk, 
 	return largest, nil
 }
 
-// rowBytes returns the bytes of a row of layer l, from which full inference sets the size of
-// chunks.
+// rowBytes returns the bytes of a row that layer l reads. Full inference sets the size of chunks
+// from it.
 func (p *planner) rowBytes(l int) int {
 	if l == 0 {
 		return p.widest()
@@ -756,11 +775,12 @@ func (p *planner) rowBytes(l int) int {
 }
 
 // chunk returns the size of the chunk of vertices bounds[0] to bounds[1]-1 with all neighbours, for
-// layer l. Layers that read hidden rows of the same width share their chunks.
+// layer l. Layers that read hidden rows of the same width share their chunks, so a chunk is sampled
+// once.
 func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
 	in, out := p.job.Model.Widths(l)
 	if p.mapsFirst(l) {
-		in = -out // not the same chunk: its rows are narrower
+		in = -out // a key of its own, because the chunk's rows are narrower
 	}
 	key := [3]int64{int64(min(l, 1)), int64(in), bounds[0]}
 	c, made := r.chunks[key]
@@ -775,7 +795,7 @@ func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
 	return c, err
 }
 
-// sampleChunk samples a chunk and returns its size.
+// sampleChunk samples a chunk with all neighbours and returns its size.
 func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err error) {
 	c.vertices = int(bounds[1] - bounds[0])
 	if !p.shards.HasTopology() || c.vertices == 0 {
@@ -812,7 +832,7 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	}
 	held := t.Bytes()
 	c.hop, c.sent, c.bytes = of.hops[0], of.sent, held.Waiting+held.Strategy+held.Choices
-	if needs := p.job.Model.Needs(); p.job.GPU != nil { // adds the chunk's pinned memory
+	if needs := p.job.Model.Needs(); p.job.GPU != nil { // add the pinned memory of the chunk
 		c.bytes += int64(c.sent.blocks+c.sent.types) + p.chunkRows(l, c.hop, needs)
 	} else if l == 0 && p.job.Sparse {
 		c.bytes += p.sparseInputs(&of, needs)
@@ -820,24 +840,27 @@ func (p *planner) sampleChunk(r *rankPlan, l int, bounds [2]int64) (c chunk, err
 	return c, nil
 }
 
-// chunking says how a rank's vertices are cut into chunks. The rows of a chunk are its vertices
-// plus their in-edges.
+// chunking says how a rank's vertices are cut into chunks. The size of a chunk is counted in rows:
+// one for each of its vertices and each of their in-edges.
 type chunking struct {
-	some   [][2]int64 // the vertices of each chunk that the plan samples
-	rows   []int64    // rows of each of these chunks
-	of     int        // number of all chunks
-	budget int64      // most rows of a chunk; a vertex with more rows is a chunk of its own
-	slots  []int64    // rows of the largest chunk that passes through each slot of the pipeline
+	some [][2]int64 // first vertex and end of each chunk that the plan samples
+	rows []int64    // rows of each sampled chunk
+	of   int        // number of all chunks
+	// largest number of rows of a chunk; a vertex with more rows is a chunk of its own
+	budget int64
+	slots  []int64 // rows of the largest chunk that passes through each slot of the pipeline
 }
 
-// chunksHeld returns the bytes of a layer's chunks that are under way. A slot keeps the room of the
-// largest chunk that has passed through it. If few chunks pass through a slot, a row is assumed to
-// take the mean bytes of a row in the sampled chunks; the more chunks pass, the closer to the
-// maximum. Sampled chunks that are small beside the others are left out: most of their bytes do not
-// depend on their rows.
+// chunksHeld returns the bytes of a layer's chunks that are under way. A slot of the pipeline keeps
+// room for the largest chunk that has passed through it. How many bytes a row takes differs between
+// the sampled chunks. If one chunk passes through a slot, a row is assumed to take their mean; the
+// more chunks pass, the closer the assumption is to their maximum. Sampled chunks that are small
+// beside the others are left out, because most of their bytes do not depend on their rows.
 func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
-	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0 // bytes of a row
-	largest := int64(0)                         // rows of the largest sampled chunk that is no hub
+	// bytes of a row: maximum, sum, estimate for most chunks, estimate for hubs
+	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0
+	// rows of the largest sampled chunk that is not a hub, a vertex that is a chunk alone
+	largest := int64(0)
 	for _, rows := range c.rows {
 		if rows <= c.budget {
 			largest = max(largest, rows)
@@ -871,14 +894,15 @@ func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err e
 	return bytes, nil
 }
 
-// chunkSize returns the rows of a chunk.
+// chunkSize returns the number of rows of a chunk: its vertices and their in-edges.
 func chunkSize(g *graph.CSC, of [2]int64) int64 {
 	return of[1] - of[0] + g.Indptr[of[1]] - g.Indptr[of[0]]
 }
 
-// sampled returns the chunks that the plan samples: the first, whose vertices have the most
-// neighbours if hot vertices come first; one in the middle; the one with the most vertices; and the
-// one with the most rows, as a hub may be anywhere. It returns all chunks if they are few.
+// sampled returns the chunks that the plan samples: the first, which has the most neighbours if
+// vertices are sorted by degree; one in the middle; the one with the most vertices; and the one
+// with the most rows, because a vertex of high degree may be anywhere. If there are at most three
+// chunks, it returns all.
 func sampled(g *graph.CSC, all [][2]int64) [][2]int64 {
 	if len(all) <= 3 {
 		return all
@@ -899,7 +923,7 @@ func sampled(g *graph.CSC, all [][2]int64) [][2]int64 {
 	return some
 }
 
-// chunks returns how a rank's vertices are cut into chunks for rows of the given size.
+// chunks returns how a rank's vertices are cut into chunks if a row has rowBytes bytes.
 func (p *planner) chunks(rank, rowBytes int) (c chunking) {
 	first, end := p.job.Vertices(rank)
 	g, budget := &p.shards.Topology().Graph, int64(job.ChunkBytes/rowBytes)
@@ -922,7 +946,8 @@ func (p *planner) chunks(rank, rowBytes int) (c chunking) {
 	return c
 }
 
-// partEnd returns where the part of vertex v ends, at most end: no chunk spans two parts.
+// partEnd returns the end of the part of vertex v, or the argument end if that is smaller. No chunk
+// spans two parts.
 func (p *planner) partEnd(v, end int64) int64 {
 	for _, next := range p.shards.Offsets {
 		if next > v {
@@ -933,7 +958,8 @@ func (p *planner) partEnd(v, end int64) int64 {
 }
 
 // edgeRowBytes returns the bytes of the feature rows of edges that ranks lo to hi-1 map, if the
-// model reads them: the rows of the edges into their vertices or, from files, those of all edges.
+// model reads such rows. They are the rows of the edges into the ranks' vertices or, if rows are
+// read from files, the rows of all edges.
 func (p *planner) edgeRowBytes(lo, hi int) int64 {
 	edges := p.shards.Edges
 	switch {

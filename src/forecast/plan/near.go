@@ -7,8 +7,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// near returns the vertices that the rank's sampler favours, as in training once the cache of the
-// job is filled.
+// near returns the vertices that the rank's sampler draws likelier than others. They are those of
+// training once the cache of the job is filled.
 func (p *planner) near(r *rankPlan) (sample.Near, error) {
 	if !p.job.FavoursNear() {
 		return sample.Near{}, nil
@@ -22,7 +22,8 @@ func (p *planner) near(r *rankPlan) (sample.Near, error) {
 	return p.graph.Near(held, p.job.Sample, p.job.Locality.Vertices)
 }
 
-// addCached adds the vertices that the rank finds in a static cache, its own or that of its node.
+// addCached adds to held the vertices that the rank finds in a static cache: its own, or the shared
+// cache of its node.
 func (p *planner) addCached(held access.Set, r *rankPlan) error {
 	c := &p.job.Cache
 	kind := policy.Find(c.Policy)

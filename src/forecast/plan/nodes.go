@@ -10,11 +10,13 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// nodeShares has, for each node, by its first rank, a share for each kind of rows: the rows that
-// the node fetches as one, divided by the rows that its ranks would fetch for themselves.
+// nodeShares maps the first rank of a node to the node's share for each kind of rows. A share is
+// the number of rows that the node fetches as one, divided by the number that its ranks would fetch
+// for themselves.
 type nodeShares map[int]perKind
 
-// The method of returns the shares of the node of rank r. The cache c has the capacity of one rank.
+// The method of returns the shares of the node of rank r. The settings c give the capacity of one
+// rank's cache.
 func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, error) {
 	if *n == nil {
 		*n = nodeShares{}
@@ -30,17 +32,17 @@ func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, e
 }
 
 // nodeShare computes the shares of a node of ranks [lo,hi). Let q(r) be the probability that rank r
-// has to fetch a vertex: the probability that a minibatch reads it, or 0 if the cache has it. The
-// node fetches the vertex once with probability 1 - prod(1 - q), and its ranks on their own would
-// fetch it sum(q) times. The cache is assumed to have the vertices that are read most, by the rank
-// or, if the ranks share their caches, by all of them. What a cache that changes keeps is not
-// known: it is treated as a static one of the same size.
+// has to fetch a vertex. It is the probability that a minibatch reads the vertex, or 0 if the cache
+// has it. The node fetches the vertex once with probability 1 - prod(1 - q), while its ranks on
+// their own would fetch it sum(q) times. The cache is assumed to have the vertices that the rank
+// reads most or, if ranks share their caches, that they all read most. What a dynamic cache keeps
+// is not known: it is treated as a static cache of the same size.
 func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
-	if !p.job.Reads() { // minibatches are seeds alone
+	if !p.job.Reads() { // minibatches have no vertices but their seeds, so no row is remote
 		return p.same(1), nil
 	}
 	n := int(p.shards.Vertices)
-	// once is 1 - prod(1 - q) of each vertex, all is sum(q)
+	// of each vertex, once is 1 - prod(1 - q), and all is sum(q)
 	once, all := mem.Make[float32](n), mem.Make[float32](n)
 	defer func() { mem.Free(once); mem.Free(all) }()
 	for rank := lo; rank < hi; rank++ {
@@ -88,7 +90,7 @@ func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
 	return share, nil
 }
 
-// addReads adds the probabilities of a rank to the arguments once and all.
+// addReads adds the probabilities of one rank to the arguments once and all.
 func (p *planner) addReads(rank int, c *policy.Settings, once, all []float32) error {
 	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
 	if i := slices.IndexFunc(p.ranks, func(r *rankPlan) bool { return r.rank == rank }); i >= 0 {
@@ -99,7 +101,7 @@ func (p *planner) addReads(rank int, c *policy.Settings, once, all []float32) er
 			return err
 		}
 	}
-	var held []graph.VertexID // ascending
+	var held []graph.VertexID // vertices in the cache, ascending
 	if !c.Shared() && !policy.Find(c.Policy).None() {
 		capacity, err := p.capacity(r, c)
 		if err != nil {
@@ -122,24 +124,25 @@ func (p *planner) addReads(rank int, c *policy.Settings, once, all []float32) er
 	return nil
 }
 
-// buy turns the rows that a rank would fetch for itself into those that it fetches for its node.
+// buy reduces the rows that a rank would fetch for itself to those that it fetches for its node.
+// The rest is counted as shared.
 func (f *fetch) buy(share perKind) {
 	before := f.rows.sum()
 	for kind, x := range share {
 		f.rows[kind] *= x
 	}
 	f.shared = before - f.rows.sum()
-	if f.ids > 0 { // sums have ids too
+	if f.ids > 0 { // here ids is set and counts sums too, so the ids of shared rows are taken off
 		f.ids -= f.shared * exchange.IDBytes
 	}
 }
 
-// wanted are what the ranks of a node want of the rows that one of them buys, minibatch by
-// minibatch, each row once.
+// wanted lists, for each minibatch, the rows of one rank, the buyer, that the ranks of its node
+// want from it. Each row is listed once.
 type wanted struct {
 	accesses
-	by   []int32 // number of ranks that want each
-	self []uint8 // 1 if the buyer itself does
+	by   []int32 // number of ranks that want each row
+	self []uint8 // 1 if the buyer itself wants the row
 }
 
 func (w *wanted) free() {
@@ -148,7 +151,8 @@ func (w *wanted) free() {
 	mem.Free(w.self)
 }
 
-// wantedOf samples n minibatches of each rank of the node of rank r.
+// wantedOf samples n minibatches of each rank of the node, and returns what the ranks want from
+// rank r.
 func (p *planner) wantedOf(r *rankPlan, n int) (*wanted, error) {
 	w, ranks := new(wanted), p.job.Neighbours(r.rank)
 	each := make([]*accesses, len(ranks))
@@ -178,7 +182,8 @@ func (p *planner) wantedOf(r *rankPlan, n int) (*wanted, error) {
 		}
 		each[i] = a
 	}
-	last := mem.Make[int32](int(p.shards.Vertices)) // index in w of each vertex's last use, plus 1
+	// index in w of each vertex's latest use, plus 1; 0 if there is none
+	last := mem.Make[int32](int(p.shards.Vertices))
 	defer mem.Free(last)
 	for step := range n {
 		begin := len(w.ids)
@@ -207,9 +212,9 @@ func (p *planner) wantedOf(r *rankPlan, n int) (*wanted, error) {
 	return w, nil
 }
 
-// fetchedByBuyer is fetched for a cache that changes and that the ranks of a node divide: it plays
-// the policy on what the ranks want of rank r. To this rank it counts all that it buys, and all
-// that others find in its cache or share.
+// fetchedByBuyer does what fetched does, for a dynamic cache that the ranks of a node divide. It
+// plays the policy on what the ranks of the node want from rank r. It counts for rank r all rows
+// that r buys, and all rows that other ranks find in r's cache or share.
 func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	ranks := p.job.Neighbours(r.rank)
@@ -243,7 +248,8 @@ func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Set
 	}}, nil
 }
 
-// pass counts what a buyer fetches and passes on for the i-th minibatch.
+// pass counts the rows that a buyer fetches and passes on for the i-th minibatch, by the decision d
+// of its cache.
 func (f *fetch) pass(w *wanted, i int, d *cache.Decision) {
 	f.rows[0] += float64(d.Counters().Remote)
 	end := w.ends[i]

@@ -34,26 +34,27 @@ import (
 
 // Job describes a run and its machine. Numbers that are 0 have defaults.
 type Job struct {
-	// Spec is the run. By default there is one rank for each part, one rank a node, and one epoch,
-	// which only policy oracle uses. Cache.Policy may also be auto.
+	// Spec is the run. By default there is one rank for each part, one rank a node, and one epoch.
+	// Only policy oracle depends on the number of epochs. Cache.Policy may also be auto.
 	job.Spec
 	Machine
-	Evaluations int // sampled evaluations in the run; 0: one for each epoch; negative: none
+	// number of sampled evaluations in the run; 0 means one for each epoch, a negative number none
+	Evaluations int
 
 	auto bool // cache.policy is auto
 }
 
 // Machine is what a rank of a job has.
 type Machine struct {
-	Workers int              // goroutines that prepare; default 1
-	Threads int              // threads that compute; default 1
-	Cores   float64          // CPUs; default Workers + Threads
-	GPU     *GPU             // GPUs that train; nil: the CPUs train
+	Workers int              // goroutines that prepare minibatches; default 1
+	Threads int              // threads that train; default 1
+	Cores   float64          // CPUs of a rank; default Workers + Threads
+	GPU     *GPU             // GPUs that train; nil if the CPUs train
 	Scratch bool             // inference keeps hidden rows in files
 	Stored  compute.Elements // type of the rows that a layer reads
 }
 
-// laid is a job on its parts.
+// laid is a job with its ranks laid out on the parts of the graph.
 type laid struct {
 	*job.Job
 	Machine
@@ -61,23 +62,23 @@ type laid struct {
 	auto        bool // cache.policy is auto
 }
 
-// lay returns the job laid out on its parts. l is the layout of j.Spec.
+// lay returns the job laid out on its parts. The argument l is the layout of j.Spec.
 func (j *Job) lay(l *job.Job) *laid {
 	return &laid{l, j.Machine, max(0, cmp.Or(j.Evaluations, l.Epochs)), j.auto}
 }
 
 // Options are the settings of a plan.
 type Options struct {
-	Rates   Rates // a rate of 0 is measured; that of the network is assumed
+	Rates   Rates // rates that are given; a rate of 0 is measured, and the network's is assumed
 	Device  compute.Device
 	Host    compute.Host
-	Memory  int64    // bytes of a node; 0: suggestions have no limit
-	Analyse int      // ranks to analyse, evenly spread; 0: up to 8
-	Actions *Actions // traces to write; more ranks are analysed for them; nil: none
+	Memory  int64    // memory of a node in bytes; 0 if suggestions need not fit any
+	Analyse int      // number of ranks to analyse, evenly spread; 0 means up to 8
+	Actions *Actions // traces to write, for which more ranks are analysed; nil if none
 
-	// what is assumed about the edges, for shards that have only sizes
+	// assumption about the edges, for shards that have only sizes
 	Bound Bound
-	Cut   float64 // share of the edges whose ends are of different nodes
+	Cut   float64 // share of the edges that join vertices of different nodes
 }
 
 // check rejects rates that are negative, NaN or infinite.
@@ -85,7 +86,7 @@ func (o *Options) check() error {
 	r := &o.Rates
 	for _, x := range []float64{r.Sample, r.Lookups, r.Rows, r.Flops, r.Network, r.Device, r.Bus} {
 		if !(x >= 0) || math.IsInf(x, 1) {
-			return fmt.Errorf("a rate of %g; rates must be above 0 and finite, or 0 to be "+
+			return fmt.Errorf("a rate is %g; give a finite rate above 0, or 0 to have it "+
 				"measured", x)
 		}
 	}
@@ -93,12 +94,12 @@ func (o *Options) check() error {
 }
 
 const (
-	analysed  = 8     // default number of analysed ranks
-	mostRanks = 65534 // limit of package exchange
+	analysed  = 8     // default for the number of analysed ranks
+	mostRanks = 65534 // largest number of ranks that package exchange can number
 )
 
-// The errors of a job that cannot be planned: the user must change config or command, or the parts.
-// All other errors are failures of reading or measuring.
+// The errors of a job that cannot be planned. With ErrJob the user must change the config or the
+// command, with ErrParts the parts. All other errors are failures of reading or measuring.
 var (
 	ErrJob   = errors.New("the job cannot be planned")
 	ErrParts = errors.New("the parts do not fit the job")
@@ -117,7 +118,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	j.Fit(s)
 	var refused error
 	if j.Sparse || j.Model.Schema.Typed() || j.Model.LearnsRows() || j.Model.EdgeIn > 0 {
-		// checks the defaults set here, which the check of the config has not seen
+		// checks the defaults set here, which the config's own check has not seen
 		refused = parallel.Check(&j.Spec)
 	}
 	if !j.Reads() {
@@ -135,18 +136,18 @@ func (j *Job) fill(s *shard.Shards) error {
 		fault("%d workers and %d threads; there must be at least 1 of each", j.Workers, j.Threads)
 	}
 	if !(j.Cores > 0) || math.IsInf(j.Cores, 1) {
-		fault("cores: %g; it must be above 0, and finite", j.Cores)
+		fault("the number of cores is %g; it must be above 0 and finite", j.Cores)
 	}
 	j.auto = j.Cache.Policy == policy.Auto
 	if j.auto {
 		j.Cache.Policy = policy.Lookahead
 	}
 	if p := policy.Find(j.Cache.Policy); p == nil || p.Hindsight {
-		fault("cache policy %q cannot be planned; choose one of %v", j.Cache.Policy,
+		fault("cache.policy %q cannot be planned; choose one of %v", j.Cache.Policy,
 			policy.Names(policy.Trainable))
 	}
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {
-		fault("cache alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
+		fault("cache.alpha is %g; it must be 0 or more, and finite", j.Cache.Alpha)
 	}
 	if err := errors.Join(append(faults, refused, j.Spec.Check(), j.Model.Check(),
 		j.Optimizer.Check(),
@@ -154,7 +155,7 @@ func (j *Job) fill(s *shard.Shards) error {
 		return fmt.Errorf("%w: %w", ErrJob, err)
 	}
 	all := j.RanksPerNode == j.Ranks && !j.Cache.FromFiles()
-	if all || !j.Reads() { // no row is remote, so training opens no cache
+	if all || !j.Reads() { // no row is remote, so training does not open a cache
 		j.Cache, j.auto = policy.Settings{Policy: policy.None}, false
 	}
 	return nil
@@ -260,19 +261,19 @@ type planner struct {
 	options *Options
 	shards  *shard.Shards
 	graph   *access.Graph
-	ranks   []*rankPlan   // the analysed ranks
+	ranks   []*rankPlan   // analyses of the analysed ranks
 	forward bool          // nothing is trained
-	ofRows  *access.Kinds // the kinds of rows, made by the method kinds
+	ofRows  *access.Kinds // kinds of feature rows; set by the first call of the method kinds
 
-	// counts of a step; nil if ranks send each other nothing that Shuffles counts
+	// counts of a step that Shuffles defines; nil if ranks send each other nothing that it counts
 	shuffles *Shuffles
 
 	together   nodeScore
 	parameters int // number of parameters that an allreduce moves
-	unrounded  int // how many of them, at the beginning, are never rounded
+	unrounded  int // number of these parameters, from the first one on, that are never rounded
 	device     onGPU
-	draws      *Draws // nil without GPUs, and if nothing is trained
-	// see scannedDegrees; 0 if no device scans
+	draws      *Draws // draws on GPUs; nil without GPUs, and if nothing is trained
+	// results of scannedDegrees; 0 if no device scans all neighbours of a vertex
 	meanDegree, reachedDegree float64
 }
 
@@ -341,7 +342,7 @@ func (p *planner) plan() (*Prediction, error) {
 	}
 	if a := p.options.Actions; a != nil {
 		if err := a.write(p, &out.Traffic, &out.Rates); err != nil {
-			return nil, fmt.Errorf("the trace: %w", err)
+			return nil, fmt.Errorf("writing the trace: %w", err)
 		}
 	}
 	p.note(out)
@@ -366,7 +367,7 @@ func (p *planner) lookAtRanks() error {
 	return nil
 }
 
-// chosen returns the ranks to analyse, evenly spread.
+// chosen returns the ranks to analyse. They are evenly spread.
 func (p *planner) chosen() []int {
 	n := min(cmp.Or(p.options.Analyse, analysed), p.job.Ranks)
 	ranks := make([]int, n)
@@ -376,7 +377,7 @@ func (p *planner) chosen() []int {
 	return ranks
 }
 
-// note adds notes on the limits of the figures.
+// note adds notes that say how far the figures can be trusted.
 func (p *planner) note(out *Prediction) {
 	add := func(format string, args ...any) {
 		out.Notes = append(out.Notes, fmt.Sprintf(format, args...))
@@ -395,73 +396,76 @@ func (p *planner) note(out *Prediction) {
 			"minibatches of a rank, and no other cache sizes are compared")
 	}
 	if p.job.FavoursNear() && p.job.Locality.Adapts {
-		add("the factor is assumed to be %g, the largest that sample.locality_adapt allows; "+
-			"epochs with a smaller one fetch more rows", p.job.Locality.Favour)
+		add("the factor of sample.locality is assumed to be %g, the largest that "+
+			"sample.locality_adapt allows; epochs with a smaller factor fetch more rows",
+			p.job.Locality.Favour)
 	}
 	if w := p.job.Streams.Warning(); w != "" {
 		add("%s", w)
 	}
 	if p.job.auto {
-		add("policy auto tries caches while it trains; this plan has %s, which transfers least",
+		add("cache.policy=auto tries caches while it trains; this plan assumes %s, which "+
+			"transfers least",
 			p.job.Cache.Policy)
 	}
 	if p.job.FetchesAsNodes() && p.job.TryNodes {
-		add("exchange.nodes=auto measures when a run begins whether fetching as nodes is faster; " +
-			"this plan has on")
+		add("exchange.nodes=auto measures at the start of a run whether fetching as nodes is " +
+			"faster; this plan assumes exchange.nodes=on")
 	}
 	switch as := p.job.FetchesAsNodes(); {
 	case as && p.job.Divides(&p.job.Cache):
-		add("ranks of a node fetch as one and divide their caches; cache sizes are compared as " +
-			"with exchange.nodes=off and cache.placement=own")
+		add("ranks of a node fetch as one and divide their caches, but the table of cache sizes " +
+			"is for exchange.nodes=off and cache.placement=own")
 	case as:
-		add("ranks of a node fetch as one: the rows that several want are predicted as if " +
-			"dynamic caches kept the rows read most, and cache sizes are compared as with " +
+		add("ranks of a node fetch as one: rows that several ranks want are predicted as if " +
+			"dynamic caches kept the rows read most, and the table of cache sizes is for " +
 			"exchange.nodes=off")
 	}
 	if p.job.OwnersSums() != nil && p.shares() {
-		add("owners add rows; for ranks that draw together the plan predicts rows without sums, " +
-			"an upper estimate")
+		add("with exchange.sums owners send sums of rows; where ranks share minibatches the plan " +
+			"predicts the rows without sums, an upper estimate")
 	} else if p.job.OwnersSums() != nil {
 		if p.job.TrySums {
-			add("exchange.sums=auto measures when a run begins whether sums save more time than " +
-				"they take; this plan has on")
+			add("exchange.sums=auto measures at the start of a run whether sums save more time " +
+				"than they take; this plan assumes exchange.sums=on")
 		}
 		if p.job.Cache.Shared() {
-			add("owners add rows; for caches that ranks share the plan predicts rows without " +
-				"sums, an upper estimate")
+			add("with exchange.sums owners send sums of rows; for caches that ranks share the " +
+				"plan predicts the rows without sums, an upper estimate")
 		}
-		add("cache sizes are compared by rows, as with exchange.sums=off")
+		add("the table of cache sizes is for exchange.sums=off")
 	}
 	if out.Traffic.Counted > 0 && out.Traffic.Sums > 0 {
-		add("what owners add depends on what the cache keeps: policy %s was played over %d "+
-			"minibatches "+
-			"of a rank", p.job.Cache.Policy, out.Traffic.Counted)
+		add("which sums owners send depends on the rows in the cache, so policy %s was "+
+			"simulated over %d minibatches of a rank", p.job.Cache.Policy, out.Traffic.Counted)
 	} else if out.Traffic.Counted > 0 {
-		why := "decides by earlier reads and has no formula"
+		why := "decides by earlier reads, for which there is no formula"
 		if p.job.Divides(&p.job.Cache) {
-			why = "decides about what a node wants of a rank"
+			why = "decides about the rows that a node wants from a rank"
 		}
-		add("policy %s %s: it was played over %d minibatches of a rank", p.job.Cache.Policy, why,
+		add("policy %s %s: it was simulated over %d minibatches of a rank", p.job.Cache.Policy, why,
 			out.Traffic.Counted)
 	}
 	if p.shuffles != nil && !p.relays() && out.RanksPerNode > 1 &&
 		out.RanksPerNode < out.Ranks {
-		add("rows within a step are assumed to go to all other ranks equally, on the node or not")
+		add("rows that ranks send each other within a step are assumed to go to all other ranks " +
+			"equally, on the same node or not")
 	}
 	if j := p.job; j.Cache.Placement == policy.PlacementGroup && j.Cache.PeerCost < 0 &&
 		!j.Divides(&j.Cache) {
-		add("a row of a peer's cache is assumed to cost %g of a far row; a run measures it "+
-			"(cache.peer_cost)", policy.AssumedPeerCost)
+		add("a row from a peer's cache is assumed to cost %g of a row from another node; a run "+
+			"measures it (cache.peer_cost)", policy.AssumedPeerCost)
 	}
 	if p.job.Cache.FromFiles() {
-		add("remote rows are read from the files, in a time that depends on the disk and is not " +
+		add("remote rows are read from files. The time depends on the disk and is not " +
 			"predicted, so no cache is suggested")
 	}
 	if out.Rates.assumed {
-		add("the network is assumed: %g GB/s a node; give --network", out.Rates.Network/1e9)
+		add("the rate of the network is not known; %g GB/s a node is assumed; give --network",
+			out.Rates.Network/1e9)
 	}
 	if out.Rates.assumedGPU {
-		add("there is no GPU here: rates that are not given are assumed, those of an A100; give " +
+		add("there is no GPU here: rates that are not given are those of an A100; give " +
 			"--flops, --gpu-bandwidth and --bus")
 	}
 	switch d := out.Draws; {
@@ -471,19 +475,20 @@ func (p *planner) note(out *Prediction) {
 	case d.Auto == parallel.DrawHost:
 		add("with sample.on=auto the host draws too: %s", d.Why)
 	case d.On == parallel.DrawHost:
-		add("with sample.on=auto the GPU would draw, with %s MB of topology and %s MB for %d "+
-			"minibatches: a step of %.3g s instead of %.3g s, the GPU idle %.0f %% of it instead "+
-			"of %.0f %% (derived: no GPU has measured this)", megabytes(d.Topology),
+		add("with sample.on=auto the GPU would draw. It needs %s MB for the topology and %s MB "+
+			"for %d minibatches. A step would take %.3g s instead of %.3g s, and the GPU would "+
+			"idle %.0f %% of it instead of %.0f %% (computed, not measured)", megabytes(d.Topology),
 			megabytes(d.Bytes), d.Slots, d.Step, out.Times.Step, 100*d.Idle, 100*out.Times.Idle)
 	}
 	if d := out.Device; d != nil && d.Items.Sum() > d.Size {
-		add("the GPU is too small: %s MB of %s; lower compute.gpu_rows, sample.batch, "+
-			"sample.fanouts, model.hidden or pipeline.depth", megabytes(d.Items.Sum()),
-			megabytes(d.Size))
+		add("the GPU is too small: the job needs %s MB and the GPU has %s MB; lower "+
+			"compute.gpu_rows, sample.batch, sample.fanouts, model.hidden or pipeline.depth",
+			megabytes(d.Items.Sum()), megabytes(d.Size))
 	}
 }
 
-// samplerOptions returns the options of a rank's samplers, except their number.
+// samplerOptions returns the options of a rank's samplers; the number of samplers is the caller's
+// matter.
 func (p *planner) samplerOptions(near sample.Near) sample.Options {
 	return sample.Options{
 		Spec: p.job.Sample, Eval: p.job.Eval, Near: near,

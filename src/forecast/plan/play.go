@@ -8,15 +8,15 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// accesses are the remote vertices of consecutive minibatches of a rank: those of minibatch i are
+// accesses holds the remote vertices of consecutive minibatches of a rank. Those of minibatch i are
 // ids[ends[i-1]:ends[i]].
 type accesses struct {
 	ids  []graph.VertexID
 	ends []int
 }
 
-// record samples n minibatches, from the first epoch on, and keeps their remote vertices, which
-// take 4 bytes each.
+// record samples n minibatches, beginning with the first epoch, and keeps their remote vertices. A
+// vertex takes 4 bytes.
 func record(r *access.Workload, n int) (*accesses, error) {
 	a := new(accesses)
 	var fault error
@@ -47,14 +47,15 @@ func (a *accesses) step(i int) []graph.VertexID {
 	return a.ids[at:a.ends[i]]
 }
 
-// played is the mean of what a policy does for a minibatch.
+// played holds what a policy needs, and rows in the cache at first.
 type played struct {
-	held    int     // rows held before the first step
-	seconds float64 // time that the policy takes
+	held    int     // number of rows in the cache before the first step
+	seconds float64 // mean time that the policy takes for a minibatch
 	bytes   int64   // memory that the policy takes
 }
 
-// play lets a policy decide minibatch by minibatch, as training would. count gets each decision.
+// play lets a policy decide minibatch by minibatch, as training would. It calls the function count
+// with each decision.
 func (a *accesses) play(kind *policy.Policy, setup policy.Setup,
 	count func(minibatch int, d *cache.Decision)) (played, error) {
 	steps := len(a.ends)

@@ -15,71 +15,78 @@ import (
 
 // rankPlan holds the analysis of one rank.
 type rankPlan struct {
-	rank      int
-	reader    *access.Workload
-	read      []float32 // [N] how likely a minibatch reads each vertex
-	remote    perKind   // mean number of a minibatch's reads outside the node
-	factor    perKind   // vertices outside the node that the probes read / remote
-	owners    []float64 // [K] the part of the remote reads that each rank owns
-	probes    []shape   // the sampled minibatches
-	most      shape     // the maximum of each number over the probes
-	evaluated shape     // the largest in evaluation, if evaluation has its own fanouts
+	rank   int
+	reader *access.Workload
+	read   []float32 // [N] expected number of times that a minibatch reads each vertex
+	remote perKind   // predicted number of reads outside the node, for a minibatch
+	factor perKind   // reads outside the node that the probes counted, divided by remote
+	owners []float64 // [K] part of the remote reads that go to rows of each rank
+	probes []shape   // shapes of the sampled minibatches
+	most   shape     // shape whose every number is the maximum over the probes
+	// the same over the minibatches of evaluation, if evaluation has its own fanouts
+	evaluated shape
 
-	trial *trial // prepares the probes, and those of evaluation
-	// what trial held before evaluation; nil if evaluation has no minibatches of its own
+	trial *trial // prepares the sampled minibatches of training, and mostly those of evaluation
+	// bytes that trial held before evaluation; nil if evaluation has no minibatches of its own
 	trained   *parallel.TrialBytes
-	evaluator *trial // prepares evaluation, if it cannot use the slots of training
-	sampler   int64  // bytes of a sampler, without the minibatches
+	evaluator *trial // prepares minibatches of evaluation, if they cannot use the slots of training
+	sampler   int64  // bytes of a sampler, without its minibatches
 	chunks    map[[3]int64]chunk
 	edges     int           // number of edges that the timed probes sampled
 	took      time.Duration // time of sampling these edges
 }
 
-// shape is the size of a minibatch.
+// shape holds the sizes of a minibatch.
 type shape struct {
 	seeds  int
-	hops   []hopShape // layer 0 first
-	joined hopShape   // where ranks hold columns, the input hops of all ranks as one hop
-	// vertices of the input frontier outside the node that the rank fetches
+	hops   []hopShape // hops by layer, that of layer 0 first
+	joined hopShape   // the input hops of all ranks as one hop, if ranks hold columns
+	// number of vertices of the input frontier that the rank fetches from other nodes
 	remote   int
-	kinds    []kindShape // the input frontier by vertex type; nil without types
-	sent     sent        // what goes to a GPU
-	edgeRows int64       // rows of edges that the rank fetches
-	// bytes sent to get these rows; the rank sends equally many to serve others
+	kinds    []kindShape // numbers of vertices of the input frontier by type; nil without types
+	sent     sent        // bytes that go to a GPU
+	edgeRows int64       // feature rows of edges that the rank fetches
+	// bytes that travel so that the rank gets these rows; it is assumed to send the same number of
+	// bytes to serve others
 	edgeBytes int64
 	// loads of the layers in a rank's share of a minibatch; nil if the minibatch is not shared
 	loads []sample.Load
-	// embeddings of ends of links that travel for a rank's share of the minibatch
+	// embeddings of the ends of links that ranks send each other so that the rank can rate its
+	// share of the links
 	rated   crossed
-	asks    []sample.Asked // what its hops ask other ranks, where the topology is partitioned
-	vectors int            // rows and sums that are transferred without a cache
-	learns  learns         // learned rows that are received
+	asks    []sample.Asked // what its hops ask of other ranks, if the topology is partitioned
+	vectors int            // number of rows and sums that are transferred without a cache
+	learns  learns         // learned rows that the rank receives
 }
 
-// learns counts what comes for a minibatch: learned rows and sums of learned rows; the sums among
-// them; and the bytes of the ids that ask for them and of the bits that mark late rows.
+// learns counts what a rank receives for a minibatch. The field vectors is the number of learned
+// rows and of sums of learned rows, and sums is the number of sums alone. The field ids is the
+// number of bytes of the ids that ask for them, and of the bits that mark rows to be sent late.
 type learns struct{ vectors, sums, ids int64 }
 
 type hopShape struct {
 	sources, destinations, edges int
-	// edges that the layer reads; 0: as many as the field edges says
+	// number of edges that the layer reads; if 0, it is the field edges
 	read int
-	// where relations are told apart: segments of the hop, and places of pairs
+	// number of segments of the hop, and number of places of pairs, if the layer tells relations
+	// apart
 	rows, pairs int
-	// with types: the input layer folds the rows of some minibatches, and maps those of others
+	// with vertex types, the input layer folds the rows of some minibatches (folded) and maps those
+	// of others (mapped)
 	folded, mapped bool
 }
 
-// crossed counts the rows that a rank receives from others, and its own rows that others want.
+// crossed counts rows that cross between ranks: others is the number that a rank receives, and
+// wanted the number of its own rows that other ranks want.
 type crossed struct{ others, wanted int }
 
 // kindShape counts the vertices of a type in an input frontier.
 type kindShape struct {
-	all, remote int // all vertices, and the remote ones as in shape
-	foreign     int // vertices owned by other ranks
+	all, remote int // number of all vertices, and of the remote ones
+	foreign     int // number of vertices that other ranks own
 }
 
-// frontier returns the number of vertices whose rows are read.
+// frontier returns the number of vertices whose feature rows are read.
 func (s *shape) frontier() int {
 	if len(s.hops) == 0 {
 		return s.seeds
@@ -94,9 +101,9 @@ func (s *shape) numEdges() (n int) {
 	return n
 }
 
-// numbers returns the numbers that set the sizes of arrays: of vertices, edges and rows of each
-// layer and type, the edges of a layer plus those of its vertices to themselves, and the sums over
-// all layers.
+// numbers returns the numbers that set the sizes of arrays: vertices, edges and rows of each layer
+// and type; the edges of each layer with an edge added from each destination to itself; and the
+// sums over all layers.
 func (s *shape) numbers() []int {
 	all := []int{s.seeds, s.remote, s.rated.others, s.rated.wanted, s.numEdges()}
 	own := 0
@@ -114,7 +121,7 @@ func (s *shape) numbers() []int {
 	return all
 }
 
-// atLeast raises each number of s to that of o, if o's is larger.
+// atLeast raises each number of s to the same number of o, if that is larger.
 func (s *shape) atLeast(o *shape) {
 	s.seeds, s.remote = max(s.seeds, o.seeds), max(s.remote, o.remote)
 	s.rated = crossed{max(s.rated.others, o.rated.others), max(s.rated.wanted, o.rated.wanted)}
@@ -181,16 +188,17 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 			return nil, err
 		}
 	}
-	// only typed vertices have rows besides learned ones
+	// without types, a model that learns rows reads no feature rows, so none is remote
 	if p.job.Model.LearnsRows() && !p.shards.Schema.Typed() {
 		r.reader.Local = []access.Range{{First: 0, End: graph.VertexID(p.shards.Vertices)}}
 	}
 	switch {
-	case p.job.Mode.Sharing == sample.Together: // rows of others come with the shuffles
+	// rows of other ranks come with the shuffles, so none is remote here
+	case p.job.Mode.Sharing == sample.Together:
 		r.read, r.remote, r.factor = mem.Make[float32](int(p.shards.Vertices)), p.same(0),
 			p.same(1)
 		return r, nil
-	case !p.job.Reads(): // minibatches are seeds alone
+	case !p.job.Reads(): // minibatches have no vertices but their seeds
 		r.read = mem.Make[float32](int(p.shards.Vertices))
 		for _, s := range r.reader.Sources {
 			minibatches := float64(s.Minibatches) / float64(r.reader.Count)
@@ -209,7 +217,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 	}
 	p.share(r)
 	if r.factor = p.same(1); p.shares() {
-		// probeShares probes the whole group that shares minibatches
+		// later probeShares probes the whole group that shares minibatches
 		return r, nil
 	}
 	if err := p.probe(r); err != nil {
@@ -219,7 +227,7 @@ func (p *planner) look(rank int) (_ *rankPlan, err error) {
 	return r, nil
 }
 
-// readBy computes how likely a minibatch of the rank reads each vertex.
+// readBy computes the expected number of times that a minibatch of the rank reads each vertex.
 func (p *planner) readBy(r *rankPlan) (err error) {
 	if r.reader.Near, err = p.near(r); err != nil {
 		return err
@@ -229,7 +237,8 @@ func (p *planner) readBy(r *rankPlan) (err error) {
 	return err
 }
 
-// correct sets the factor from the remote vertices in the probes, if there were any.
+// correct sets the rank's factor from the remote vertices that the probes counted, if they counted
+// some.
 func (r *rankPlan) correct() {
 	for kind := range r.factor {
 		seen := r.mean(func(s *shape) float64 { return float64(s.remoteOf(kind)) })
@@ -239,7 +248,7 @@ func (r *rankPlan) correct() {
 	}
 }
 
-// meanRemote returns the mean number of vertices outside the node over the probes.
+// meanRemote returns the mean number of vertices outside the node, over the probes.
 func meanRemote(r *rankPlan) float64 {
 	sum := 0
 	for _, s := range r.probes {
@@ -248,7 +257,7 @@ func meanRemote(r *rankPlan) float64 {
 	return float64(sum) / float64(len(r.probes))
 }
 
-// share sets the part of the remote vertices that each rank owns.
+// share computes which part of the remote vertices each rank owns.
 func (p *planner) share(r *rankPlan) {
 	r.owners = make([]float64, p.job.Ranks)
 	lo, hi := p.node(r.rank)
@@ -266,16 +275,16 @@ func (p *planner) share(r *rankPlan) {
 	}
 }
 
-// The number of minibatches sampled for a rank: enough for a precise mean. Small minibatches need
-// more.
+// Limits on the minibatches sampled for a rank. They give a precise mean; small minibatches need
+// more of them.
 const (
 	leastProbes = 4
 	mostProbes  = 32
 	probeEdges  = 1 << 20
 )
 
-// probe samples minibatches scattered over the first epoch. An untimed first one warms the
-// processor's caches and grows arrays.
+// probe samples minibatches scattered over the first epoch. The first one is not timed: it warms
+// the processor's caches and lets arrays grow.
 func (p *planner) probe(r *rankPlan) error {
 	if !p.job.Reads() {
 		return p.probeSeeds(r)
@@ -310,9 +319,9 @@ func (p *planner) probe(r *rankPlan) error {
 	return nil
 }
 
-// probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts, if
-// evaluation differs from training: it has fanouts of its own, or bypasses a look-ahead cache. A
-// minibatch has vertices of one part, as in evaluation.
+// probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts. It
+// does so only if evaluation differs from training, because it has fanouts of its own or does not
+// use a look-ahead cache. A minibatch has vertices of one part, as in evaluation.
 func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
 	if !r.evaluates(p) {
 		return nil
@@ -343,8 +352,8 @@ func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Mini
 	return nil
 }
 
-// evaluates reports whether evaluation is to be probed. If so it first keeps what training alone
-// holds.
+// evaluates reports whether minibatches of evaluation are to be sampled. If so, it first notes the
+// bytes that training alone holds.
 func (r *rankPlan) evaluates(p *planner) bool {
 	if r.evaluator == nil && p.job.Eval.Hops() == 0 {
 		return false
@@ -354,7 +363,7 @@ func (r *rankPlan) evaluates(p *planner) bool {
 	return true
 }
 
-// evaluatedBy returns how minibatches of evaluation are drawn.
+// evaluatedBy returns the settings by which minibatches of evaluation are drawn.
 func (p *planner) evaluatedBy() sample.Spec {
 	if p.job.Eval.Hops() > 0 {
 		return p.job.Eval
@@ -362,8 +371,8 @@ func (p *planner) evaluatedBy() sample.Spec {
 	return p.job.Sample
 }
 
-// evaluate prepares a minibatch of evaluation. A minibatch drawn with the fanouts of training is no
-// larger than those of training, so its shape is not kept.
+// evaluate prepares a minibatch of evaluation. It keeps the shape only if evaluation has fanouts of
+// its own. Otherwise the minibatch is no larger than those of training.
 func (r *rankPlan) evaluate(p *planner, mb *sample.Minibatch, key sample.Key, s *shape) error {
 	of := r.trial
 	if r.evaluator != nil {
@@ -376,7 +385,8 @@ func (r *rankPlan) evaluate(p *planner, mb *sample.Minibatch, key sample.Key, s 
 	return err
 }
 
-// judged returns the largest shape of evaluation: that of training if both have the same fanouts.
+// judged returns the largest shape in evaluation. If evaluation has no fanouts of its own, that is
+// the largest of training.
 func (r *rankPlan) judged() *shape {
 	if r.evaluated.hops == nil {
 		return &r.most
@@ -384,7 +394,7 @@ func (r *rankPlan) judged() *shape {
 	return &r.evaluated
 }
 
-// slot returns the shape to which a slot's buffers grow in training and evaluation.
+// slot returns the shape to which the buffers of a pipeline slot grow, in training and evaluation.
 func (r *rankPlan) slot() *shape {
 	var s shape
 	s.atLeast(&r.most)
@@ -392,8 +402,8 @@ func (r *rankPlan) slot() *shape {
 	return &s
 }
 
-// scattered returns which item of the epoch is the i-th sampled minibatch: no two are adjacent, and
-// none repeats before all have been taken.
+// scattered returns the number in the epoch of the i-th minibatch to sample. Minibatches that
+// follow each other are not adjacent, and none comes twice before all have been sampled.
 func (p *planner) scattered(i int) int { return scatteredOver(p.job.Items(), i) }
 
 // scatteredOver returns the i-th item in a scattered order of the given number of items.
@@ -412,7 +422,8 @@ func greatestDivisor(a, b int) int {
 	return a
 }
 
-// probeSeeds sets the probes of a model that reads no neighbours: its minibatches are seeds alone.
+// probeSeeds sets the probes for a model that reads no neighbours. Its minibatches have no vertices
+// but their seeds.
 func (p *planner) probeSeeds(r *rankPlan) error {
 	var mb sample.Minibatch
 	defer mb.Free()
@@ -428,7 +439,8 @@ func (p *planner) probeSeeds(r *rankPlan) error {
 	return nil
 }
 
-// seedShape is the size of a minibatch that is the given number of seeds alone.
+// seedShape returns the shape of a minibatch that has the given number of seeds and no other
+// vertices.
 func seedShape(layers, seeds int) shape {
 	s := shape{seeds: seeds, hops: make([]hopShape, layers)}
 	for l := range s.hops {
@@ -456,7 +468,7 @@ func shapeOf(mb *sample.Minibatch, local []access.Range) shape {
 	return s
 }
 
-// minibatch returns the mean of the probes.
+// minibatch returns the mean size of the probes.
 func (p *planner) minibatch() Minibatch {
 	layers := p.job.Sample.Hops()
 	m := Minibatch{Vertices: make([]float64, layers+1), Edges: make([]float64, layers)}
@@ -483,7 +495,7 @@ func (p *planner) minibatch() Minibatch {
 	return m
 }
 
-// most returns the largest value of a function over the analysed ranks.
+// most returns the largest value of the function of over the analysed ranks.
 func (p *planner) most(of func(r *rankPlan) float64) float64 {
 	most := 0.0
 	for _, r := range p.ranks {

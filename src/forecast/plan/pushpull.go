@@ -8,14 +8,15 @@ import (
 	"halognn/src/step/parallel"
 )
 
-// pushBytes returns the length of a message that carries an input hop.
+// pushBytes returns the length in bytes of a message that carries an input hop.
 func (p *planner) pushBytes(h hopShape) float64 {
 	return 4 * float64(parallel.HopWords(p.job.Model.Needs(), int64(h.sources),
 		int64(h.destinations),
 		int64(p.layerEdges(h))))
 }
 
-// pushed counts what ranks that hold columns send in a step, from the probes of the analysed ranks.
+// pushed counts what ranks that hold columns send each other in a step, from the probes of the
+// analysed ranks.
 func (p *planner) pushed() *Shuffles {
 	_, width := p.job.Model.Widths(0)
 	others, minibatches := float64(p.job.Ranks-1), float64(p.job.Minibatches())
@@ -37,7 +38,7 @@ func (p *planner) pushed() *Shuffles {
 	return s
 }
 
-// join sets the joined hops in the shapes of the analysed ranks, for training and for evaluation.
+// join sets the field joined in the shapes of the analysed ranks, for training and for evaluation.
 func (p *planner) join() {
 	if !p.job.Mode.Columns {
 		return
@@ -57,8 +58,8 @@ func (p *planner) join() {
 	}
 }
 
-// joined returns the joined input hop of all ranks' minibatches. The function of returns a number
-// of a rank's hop.
+// joined returns the input hops of all ranks' minibatches as one hop. The function of computes a
+// number of a rank from the function that reads it from a shape.
 func (p *planner) joined(of func(r *rankPlan, what func(s *shape) float64) float64) hopShape {
 	sum := func(number func(h hopShape) int) int {
 		all := 0.0
@@ -72,8 +73,8 @@ func (p *planner) joined(of func(r *rankPlan, what func(s *shape) float64) float
 		edges:        sum(func(h hopShape) int { return h.edges })}
 }
 
-// joinedBytes is what the joined hop of a minibatch takes: the messages, the hop, and the places of
-// its rows, which replace those of the rank's own frontier.
+// joinedBytes returns the bytes for the joined hop of a minibatch: the messages, the hop, and where
+// its rows are. The last replaces where the rows of the rank's own frontier are.
 func (p *planner) joinedBytes(s *shape) int64 {
 	own, all := s.hops[0], s.joined
 	bytes := int64(p.pushBytes(own)+p.pushBytes(all)) + int64(all.sources)*(4+8+2+4) +
@@ -85,7 +86,7 @@ func (p *planner) joinedBytes(s *shape) int64 {
 	return bytes + bytes/8 // mem.Grow reserves an eighth more
 }
 
-// columnBytes is the memory of a rank's columns of all feature rows.
+// columnBytes returns the bytes of a rank's columns of all feature rows.
 func (p *planner) columnBytes(rank int) int64 {
 	if !p.job.Mode.Columns {
 		return 0
@@ -94,15 +95,16 @@ func (p *planner) columnBytes(rank int) int64 {
 	return p.shards.Vertices * int64(end-first) * int64(p.shards.Type().Size())
 }
 
-// sums returns the sums that the input layer makes for the given number of destinations.
+// sums returns the shapes of the sums that the input layer receives from all ranks, for the given
+// number of destinations.
 func (p *planner) sums(destinations int) []compute.Matrix {
 	_, width := p.job.Model.Widths(0)
 	return slices.Repeat([]compute.Matrix{{Rows: destinations, Cols: width}}, p.job.Ranks)
 }
 
-// reserveColumns makes room in m for what a rank computes on its columns, and sets the sums that
-// the input layer reads instead of rows. It returns the bytes of the sums and gradients that
-// travel.
+// reserveColumns reserves the arrays for what a rank computes on its columns, and tells in that the
+// input layer reads sums instead of rows. It returns the bytes of these arrays, and of the sums and
+// gradients that ranks send each other.
 func (p *planner) reserveColumns(m *nn.Model, r *rankPlan, in *nn.Input) (moving int64, err error) {
 	columns, err := m.Columns(p.job.Columns(r.rank))
 	if err != nil {
@@ -115,5 +117,5 @@ func (p *planner) reserveColumns(m *nn.Model, r *rankPlan, in *nn.Input) (moving
 	in.Shares = p.sums(in.Destinations)
 	in.Aggregate, in.Gradient = compute.Matrix{}, in.Train
 	sums := int64(p.job.Ranks*in.Destinations+all.destinations) * 4 * int64(width)
-	return (columns.Bytes() + sums) * 5 / 4, err // they grow with a quarter of slack
+	return (columns.Bytes() + sums) * 5 / 4, err // arrays grow to a quarter more than they need
 }

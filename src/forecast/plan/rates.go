@@ -15,8 +15,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Rates are the speeds of a rank. Those not given are measured on this machine with minibatches of
-// the job, except the network's, which is assumed.
+// Rates are the speeds of a rank. Rates that are not given are measured on this machine with
+// minibatches of the job, but the network's rate is assumed.
 type Rates struct {
 	Sample  float64 `json:"sample_edges_per_s"`  // edges drawn by one goroutine
 	Lookups float64 `json:"lookups_per_s"`       // rows located by one goroutine
@@ -32,13 +32,14 @@ type Rates struct {
 	Device float64 `json:"device_bytes_per_s,omitempty"` // read and written in its memory
 	Bus    float64 `json:"bus_bytes_per_s,omitempty"`    // from the host
 
-	assumed, assumedGPU bool // whether the network's rate is assumed, and the GPU's rates
+	// whether the network's rate is assumed, and whether the GPU's rates are
+	assumed, assumedGPU bool
 }
 
 // AssumedNetwork is the assumed rate of a node's link, in bytes a second: 10 Gbit/s.
 const AssumedNetwork = 1.25e9
 
-// measure returns the rates of the options; it measures or assumes those not given.
+// measure returns the rates of the options. It measures or assumes the rates that are not given.
 func (p *planner) measure() (Rates, error) {
 	r := p.options.Rates
 	if r.Network == 0 {
@@ -61,8 +62,8 @@ func (p *planner) measure() (Rates, error) {
 		return r, nil
 	}
 	if p.options.Host == nil || p.options.Device == nil && r.Flops == 0 {
-		return r, errors.New("rates: there is no device to measure with; give lookups/s, rows/s " +
-			"and flop/s")
+		return r, errors.New("there is no device to measure rates with; give the rates of " +
+			"lookups, rows and flops")
 	}
 	c, err := p.calibration()
 	if err != nil {
@@ -83,7 +84,7 @@ func (p *planner) measure() (Rates, error) {
 	return r, nil
 }
 
-// rate returns work a second, or a large finite number if the time is 0.
+// rate returns work divided by seconds, or a large finite number if either is 0.
 func rate(work, seconds float64) float64 {
 	if work == 0 || seconds == 0 {
 		return 1e18
@@ -91,7 +92,7 @@ func rate(work, seconds float64) float64 {
 	return work / seconds
 }
 
-// calibration is a minibatch for measurements, of the rank with the most seeds.
+// calibration is a minibatch with which rates are measured. It is of the rank with the most seeds.
 type calibration struct {
 	planner *planner
 	of      *rankPlan
@@ -128,17 +129,18 @@ func (p *planner) calibration() (*calibration, error) {
 	case !p.job.Reads():
 		c.shape = c.of.probes[0]
 	default:
-		// The shape is that of the whole minibatch, as in the probes, even where a rank computes
-		// only a share of it.
+		// The shape is that of the whole minibatch, as in the probes, even if a rank computes only
+		// a share of it.
 		c.shape = p.typed(&c.mb, c.of, shapeOf(&c.mb, c.of.reader.Local))
 	}
 	return c, nil
 }
 
-// again is how long a measurement is repeated, so that the resolution of the clock does not matter.
+// again is the time for which a measurement is repeated, so that the resolution of the clock does
+// not matter.
 const again = 100 * time.Millisecond
 
-// timed returns the mean seconds of a call of f, after an untimed one.
+// timed returns the mean seconds of a call of f. The first call is not timed.
 func timed(f func() error) (float64, error) {
 	if err := f(); err != nil {
 		return 0, err
@@ -153,7 +155,7 @@ func timed(f func() error) (float64, error) {
 	return time.Since(begin).Seconds() / float64(n), nil
 }
 
-// lookups measures how fast package exchange locates rows.
+// lookups measures how fast package exchange finds where rows are.
 func (c *calibration) lookups() (float64, error) {
 	x, err := c.planner.job.Exchange(c.of.rank)
 	if err != nil {
@@ -166,7 +168,7 @@ func (c *calibration) lookups() (float64, error) {
 	return rate(float64(len(c.mb.Frontier)), seconds), err
 }
 
-// tableBytes limits the table from which rows are gathered. The table is larger than any
+// tableBytes is the largest size of the table from which rows are gathered. It is larger than any
 // processor's cache, but small beside the memory.
 const tableBytes = 256 << 20
 
@@ -178,15 +180,15 @@ func (c *calibration) rows() (float64, error) {
 	rowBytes := max(1, c.planner.shards.RowBytes())
 	dense := c.planner.shards.Type().IsSparse() && !c.planner.job.Model.Needs().Sums()
 	learned := c.planner.job.Model.LearnsRows()
-	// rows are read in float32: sparse ones are made dense for each minibatch, learned ones are
-	// float32
+	// these rows are read in float32: sparse rows are made dense for each minibatch, and learned
+	// rows are stored so
 	if dense || learned {
 		rowBytes = 4 * c.planner.job.Model.In
 	}
 	n := int(max(1, min(c.planner.rows(c.of.rank), int64(tableBytes/rowBytes))))
 	table := mem.Make[byte](n * rowBytes)
 	defer mem.Free(table)
-	// writes to every page: unwritten ones all map to the same zero page
+	// writes to every page, because all pages that were never written share one zero page
 	for i := 0; i < len(table); i += 512 {
 		table[i] = 1
 	}
@@ -234,7 +236,7 @@ func (c *calibration) matrix(rows int, data []float32) compute.Matrix {
 // fits returns an error that wraps ErrJob if this machine has too little memory to measure a step.
 // The job need not run on this machine.
 func (c *calibration) fits() error {
-	if c.planner.job.GPU != nil { // allocations check device memory
+	if c.planner.job.GPU != nil { // allocating device memory fails if there is too little
 		return nil
 	}
 	m, err := c.planner.modelBytes(c.of)
@@ -247,13 +249,13 @@ func (c *calibration) fits() error {
 	if has = min(has, left.Addresses, left.Data); err != nil || err2 != nil || need <= has {
 		return errors.Join(err, err2)
 	}
-	return fmt.Errorf("%w: a step of the model takes %d MB, of which this machine has %d MB "+
-		"free, so "+
-		"its speed cannot be measured here; give --flops, or lower model.hidden, model.layers, "+
+	return fmt.Errorf("%w: a step of the model needs %d MB, but this machine has only %d MB free. "+
+		"So the speed cannot be measured here; give --flops, or lower model.hidden, model.layers, "+
 		"model.heads or sample.batch", ErrJob, need/1e6, has/1e6)
 }
 
-// flops measures steps of the model on rows of zeros, in operations of matrix products a second.
+// flops measures steps of the model on rows of zeros. It counts the operations of matrix products a
+// second.
 func (c *calibration) flops() (float64, error) {
 	if err := c.fits(); err != nil {
 		return 0, err
@@ -300,7 +302,8 @@ func (c *calibration) flops() (float64, error) {
 		batch.Own, batch.Aggregate = zeros, zeros
 	}
 	if j.Sparse && needs.Sums() {
-		if c.sparse.given == (nn.Sparse{}) { // rows were not measured, as their rate is given
+		// the rate of rows was given, so no call of rows has made the sparse input
+		if c.sparse.given == (nn.Sparse{}) {
 			if _, err := c.rows(); err != nil {
 				return 0, err
 			}

@@ -67,20 +67,21 @@ func (p *Prediction) Print(w io.Writer) error {
 	return nil
 }
 
-// lacks reports how much memory the job lacks, and its largest item; empty if the job fits.
+// lacks returns a text that says how much memory the job lacks, which items are the largest, and
+// what to do. It is empty if the job fits.
 func (p *Prediction) lacks() string {
 	if p.MemoryHas == 0 || p.MemoryNode <= p.MemoryHas {
 		return ""
 	}
 	items := slices.SortedFunc(slices.Values(p.Memory),
 		func(a, b trace.MemoryItem) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	text := fmt.Sprintf("DOES NOT FIT: a node needs %s MB and has %s; the largest items of a "+
+	text := fmt.Sprintf("DOES NOT FIT: a node needs %s MB and has %s MB. The largest items of a "+
 		"rank are %s (%s MB) and %s (%s MB)",
 		megabytes(p.MemoryNode), megabytes(p.MemoryHas), items[0].Name, megabytes(items[0].Bytes),
 		items[1].Name, megabytes(items[1].Bytes))
-	cure := "; cut the graph into more parts and start more ranks"
+	cure := ". Cut the graph into more parts and start more ranks"
 	if p.RanksPerNode > 1 {
-		cure = "; start fewer ranks a node"
+		cure = ". Start fewer ranks a node"
 	}
 	return text + cure + ", or lower cache.alpha, pipeline.depth, sample.batch, " +
 		"sample.fanouts or sample.eval_fanouts"
@@ -130,7 +131,7 @@ func (p *Prediction) trafficTable() [][]string {
 		{"remote MB", fmt.Sprintf("%.2f", t.Bytes/1e6)},
 	}...)
 	gradients := []string{"gradient MB", fmt.Sprintf("%.2f", float64(p.Gradients)/1e6)}
-	if p.Sizes { // the rest depends on the edges
+	if p.Sizes { // the other lines depend on edges, of which only the number is known
 		return append(rows, []string{"rows on the busiest link", fmt.Sprintf("%.0f", t.Busiest)},
 			gradients)
 	}
@@ -234,7 +235,7 @@ func (p *Prediction) timeTable() [][]string {
 	}...)
 }
 
-// ofPeak describes the rate of training, as a part of the processor's peak.
+// ofPeak returns the rate of training as text, with its share of the processor's peak.
 func ofPeak(r Rates) string {
 	text := fmt.Sprintf("%.3g Gflop/s", r.Flops/1e9)
 	if r.Peak > 0 {

@@ -7,20 +7,22 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Sampling is what sampling a partitioned topology costs in a step: what package parallel counts,
-// summed over the ranks.
+// Sampling holds what sampling a partitioned topology costs in a step, summed over the ranks.
+// Package parallel counts the same in a run.
 type Sampling struct {
 	Asked float64 `json:"asked_vertices"`   // vertices that ranks ask others to draw for
 	Drawn float64 `json:"drawn_neighbours"` // neighbours that come back
 	Bytes float64 `json:"sampling_bytes"`   // sent for it: counts, words, ids, sizes, neighbours
 
-	busiest float64 // bytes that the busiest rank sends; on average it receives as many
+	busiest float64 // bytes that the busiest rank sends; on average it receives the same number
 }
 
-// all is for the field Draws of sample.Askers: the rank draws for every vertex of its minibatches.
+// all is a value for the field Draws of sample.Askers. It says that the rank draws for every vertex
+// of its minibatches.
 func all(graph.VertexID) bool { return true }
 
-// asks returns what a rank asks other ranks for its share of a minibatch, drawn by spec.
+// asks returns what a rank asks of other ranks, hop by hop, for its share of a minibatch that is
+// drawn by spec.
 func (p *planner) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, key sample.Key,
 	draws func(graph.VertexID) bool) []sample.Asked {
 	if p.askingHops() == 0 {
@@ -33,7 +35,7 @@ func (p *planner) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, key 
 		First: graph.VertexID(first), End: graph.VertexID(last), Draws: draws, Key: key})
 }
 
-// askingHops returns how many hops of a minibatch need draws of other ranks.
+// askingHops returns the number of hops of a minibatch for which other ranks draw.
 func (p *planner) askingHops() int {
 	if !p.job.Partitioned || p.groupSize() == p.job.Ranks {
 		return 0
@@ -41,7 +43,8 @@ func (p *planner) askingHops() int {
 	return sample.AskingHops(p.job.Sample.Hops(), p.job.Ranks, p.job.SeedsElsewhere())
 }
 
-// sampling predicts what sampling costs in a step; nil if every rank has the whole topology.
+// sampling predicts what sampling costs in a step. It returns nil if every rank has the whole
+// topology.
 func (p *planner) sampling() *Sampling {
 	if p.askingHops() == 0 {
 		return nil
@@ -62,8 +65,9 @@ func (p *planner) sampling() *Sampling {
 	return &all
 }
 
-// askingBytes is what a minibatch holds between the collectives for its largest hop: sample.Asking;
-// sample.Answer, for as many vertices of others as it asks for itself; and the totals of estimates.
+// askingBytes returns the bytes that a minibatch holds between the collectives for its largest hop:
+// sample.Asking; sample.Answer, for as many vertices of other ranks as it asks other ranks for; and
+// the totals of estimates.
 func (p *planner) askingBytes(s *shape) int64 {
 	j, most := p.job, int64(0)
 	for l, a := range s.asks {
@@ -71,14 +75,15 @@ func (p *planner) askingBytes(s *shape) int64 {
 		asked, drawn, edge := int64(a.Vertices), int64(a.Neighbours), int64(reply.Edge)
 		own, width := int64(h.destinations)-asked, int64(reply.Column())
 		answer := func(vertices, edges int64) int64 {
-			// neighbours are drawn apart from the data they carry
+			// neighbours are drawn into an array of their own, without the data that they carry
 			if reply.Edge > sample.VertexBytes {
 				edges *= 2
 			}
 			return vertices*(8+4+width) + edge*edges
 		}
 		mine := max(0, int64(h.edges)-drawn)
-		// all edges come back; an own vertex is assumed to have as many as an asked one
+		// without fanouts all edges come back; an own vertex is assumed to have as many as an asked
+		// one
 		if !j.Sample.HasFanouts() && asked > 0 {
 			mine = drawn * own / asked
 		}
@@ -86,7 +91,8 @@ func (p *planner) askingBytes(s *shape) int64 {
 			answer(own, mine) + 4*asked + answer(asked, drawn)
 		most = max(most, bytes)
 	}
-	// words of edges left out: those asked about, and those that others ask about
+	// words for the edges that sampling leaves out: those that the rank asks about, and those that
+	// others ask about
 	if s.asks != nil && j.Sample.Links.Excludes() {
 		most += 2 * sample.VertexBytes * j.Sample.Links.MostLeftOut()
 	}
@@ -96,8 +102,8 @@ func (p *planner) askingBytes(s *shape) int64 {
 	return most
 }
 
-// topologyBytes returns the bytes of the edges and labels that a rank maps, and of those that the
-// ranks of a node map together.
+// topologyBytes returns the bytes of edges and labels that a rank maps, and the bytes of the ones
+// that the ranks of a node map together.
 func (p *planner) topologyBytes(rank int) (rows, common int64) {
 	rows, common = p.shards.MappedBytes()
 	if !p.job.Partitioned {
@@ -110,7 +116,8 @@ func (p *planner) topologyBytes(rank int) (rows, common int64) {
 	if p.shards.Weighted {
 		sums, edge = 4*n, 8
 	}
-	if p.job.Model.Needs().Weights == nn.WeightsSymmetric { // needs the degrees of all vertices
+	// symmetric weights need the degrees of all vertices, so the ranks of a node share them
+	if p.job.Model.Needs().Weights == nn.WeightsSymmetric {
 		pointers, common = 0, common+8*(p.shards.Vertices+1)
 		if p.shards.Weighted {
 			sums, common = 0, common+4*p.shards.Vertices

@@ -13,7 +13,7 @@ import (
 // shares reports whether ranks train minibatches together.
 func (p *planner) shares() bool { return p.job.Mode.Sharing != sample.Alone }
 
-// others returns how many rows of other ranks follow the output of layer l.
+// others returns the number of rows of other ranks that are appended to the output of layer l.
 func (s *shape) others(l int) int {
 	if l+1 < len(s.loads) {
 		return s.loads[l+1].Others
@@ -21,13 +21,14 @@ func (s *shape) others(l int) int {
 	return s.rated.others
 }
 
-// relays reports whether ranks find rows for each other and pass them on, as in hybrid mode.
+// relays reports whether the ranks of a node fetch rows for each other and pass them on, as in
+// hybrid mode.
 func (p *planner) relays() bool { return p.job.Mode.Sharing == sample.InNodes }
 
 func (p *planner) groupSize() int { return p.job.Share(0).Size }
 
-// probeShares samples minibatches scattered over the first epoch, and counts the share of each
-// analysed rank in them.
+// probeShares samples minibatches scattered over the first epoch, and counts how much of each the
+// analysed ranks do.
 func (p *planner) probeShares() error {
 	if !p.job.Reads() && p.job.Sample.Links == nil {
 		for _, r := range p.ranks {
@@ -82,20 +83,20 @@ func (p *planner) probeShares() error {
 // groupProbe is the state of probeShares.
 type groupProbe struct {
 	p      *planner
-	groups [][]*rankPlan // the analysed ranks, by the group that shares minibatches
+	groups [][]*rankPlan // the analysed ranks, one list for each group that shares minibatches
 	owners *sample.Owners
-	loads  [][]sample.Load // loads of the current minibatch, by member of its group
-	// [S,layers] candidates that each member finds for a layer whose vertices are drawn for all
-	// seeds together
+	loads  [][]sample.Load // loads of the current minibatch, for each member of its group
+	// [S,layers] number of candidates that each member finds for a layer whose vertices are drawn
+	// for all seeds together
 	candidates [][]int
 	replay     *sample.Replay
-	crossing   sample.Crossing // embeddings that go to the ranks that rate links
-	rated      []crossed       // [S] embeddings that cross, by member
+	crossing   sample.Crossing // embeddings that are sent to the ranks that rate links
+	rated      []crossed       // [S] number of embeddings that cross between ranks, for each member
 	truth      []byte
 }
 
-// rate counts the embeddings of the ends of links that go to the ranks that rate these links, and
-// their gradients, which come back.
+// rate counts the embeddings of the ends of links that are sent to the ranks that rate these links,
+// and the gradients that come back.
 func (g *groupProbe) rate(s *Shuffles, key sample.Key) {
 	l, busiest := g.p.job.Sample.Links, 0
 	if l == nil {
@@ -112,8 +113,8 @@ func (g *groupProbe) rate(s *Shuffles, key sample.Key) {
 	s.between += float64(busiest) * parallel.BetweenBytes(g.p.job.Model.Out)
 }
 
-// probeRated counts, for one group, the embeddings that its links need, if the model reads no
-// neighbours.
+// probeRated counts, for one group, the embeddings that its links need. It is for a model that
+// reads no neighbours, so minibatches have no vertices but their seeds.
 func (g *groupProbe) probeRated(ranks []*rankPlan) error {
 	p, groups := g.p, float64(g.p.job.Ranks/g.owners.Size)/float64(len(g.groups))
 	var mean Shuffles
@@ -142,8 +143,8 @@ func (g *groupProbe) probeRated(ranks []*rankPlan) error {
 	return nil
 }
 
-// probe samples minibatches of one group. The groups share the total number of edges to sample
-// equally.
+// probe samples minibatches of one group. Each group samples the same share of the total number of
+// edges.
 func (g *groupProbe) probe(ranks []*rankPlan) error {
 	p, n := g.p, len(g.groups)
 	minibatches, whole, mb := []Shuffles(nil), 0, &g.replay.Minibatch
@@ -182,20 +183,20 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 		return err
 	}
 	for _, r := range ranks {
-		// The replay sampled whole minibatches; a rank's scratch memory is for its own
-		// destinations.
+		// The replay has sampled whole minibatches, but a rank's sampler needs scratch memory only
+		// for the rank's own destinations.
 		r.sampler = g.replay.Sampler.Bytes() - 16*int64(whole-r.most.hops[0].destinations)
 		if p.relays() {
 			r.correct()
 		} else {
-			r.sampler += p.rows(r.rank) / 8 // a bit for each own vertex
+			r.sampler += p.rows(r.rank) / 8 // one bit for each own vertex
 		}
 	}
 	return nil
 }
 
-// shapeOf returns the share of a rank in the minibatch that spec drew and whose loads are in
-// g.loads.
+// shapeOf returns the shape of a rank's share in a minibatch. The minibatch was drawn by spec, and
+// its loads are in g.loads.
 func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shape {
 	member := r.rank % g.owners.Size
 	s := shareOf(g.loads[member])
@@ -218,8 +219,8 @@ func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shap
 	return s
 }
 
-// probeEvaluation is planner.probeEvaluation for ranks that share minibatches. A minibatch has
-// vertices of all parts of the group, as in evaluation.
+// probeEvaluation does what planner.probeEvaluation does, for ranks that share minibatches. A
+// minibatch has vertices of all parts of the group, as in evaluation.
 func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 	p, size := g.p, g.owners.Size
 	for _, r := range ranks {
@@ -261,7 +262,8 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 	return nil
 }
 
-// rowOf returns the bytes of the feature row of a vertex, in the form that Loads wants.
+// rowOf returns the bytes of the feature row of a vertex, and that it has one.
+// sample.Minibatch.Loads calls it.
 func (p *planner) rowOf(v graph.VertexID) (int64, bool) { return int64(p.kinds().Size(v)), true }
 
 // shareOf returns the shape of a rank's share of a minibatch, from its loads.
@@ -275,8 +277,8 @@ func shareOf(loads []sample.Load) shape {
 	return s
 }
 
-// shuffleBytes is what a rank keeps of rows that travel between two layers, in both directions: on
-// the device that computes, and pinned on the host of a GPU.
+// shuffleBytes returns the bytes that a rank keeps of rows that are sent between two layers,
+// forwards and backwards: those on the device that computes, and those pinned on the host of a GPU.
 func (p *planner) shuffleBytes(r *rankPlan) (computed, pinned int64) {
 	for l, x := range r.most.loads {
 		in, _ := p.job.Model.Widths(l)

@@ -6,10 +6,10 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Shuffles is what ranks that share minibatches, or hold columns, do and send each other in a step,
-// summed over the ranks: what package train counts. Gradients go back for the hidden rows, so a
-// run's `shuffled_rows` are feature_rows + 2 hidden_rows. Where ranks hold columns, partial sums
-// count as hidden rows, and so do learned rows that come from their owners.
+// Shuffles counts what ranks do and send each other in a step if they share minibatches or hold
+// columns, summed over the ranks. Package train counts the same in a run. For each hidden row a
+// gradient goes back, so a run's `shuffled_rows` are feature_rows + 2 hidden_rows. If ranks hold
+// columns, partial sums count as hidden rows, and so do learned rows that come from their owners.
 type Shuffles struct {
 	Edges    float64 `json:"computed_edges"`
 	Loaded   float64 `json:"loaded_rows"`
@@ -19,15 +19,15 @@ type Shuffles struct {
 	Bytes    float64 `json:"shuffle_bytes"`
 	Sampling float64 `json:"sampling_bytes"`
 
-	// bytes that the busiest rank sends or receives, whichever is more: for sampling, for features,
-	// and between layers
+	// bytes that the busiest rank sends or receives, whichever is more: for sampling (found), for
+	// features, and between layers
 	found, features, between float64
 
 	learned bool // the hidden rows are learned rows
 }
 
-// shuffled counts one minibatch, from the loads of all ranks and, for layers whose vertices are
-// drawn for all seeds together, from the candidates of each rank (sample.Minibatch.Candidates).
+// shuffled counts one minibatch from the loads of all ranks. Layers whose vertices are drawn for
+// all seeds together also need the number of candidates of each rank (sample.Minibatch.Candidates).
 func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load,
 	candidates [][]int) Shuffles {
 	s := Shuffles{Edges: float64(mb.NumEdges()), Loaded: float64(len(mb.Frontier))}
@@ -38,7 +38,7 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load,
 	if len(loads) == 1 {
 		counts = 0
 	}
-	// bytes of candidates that the ranks send each other, by layer
+	// [layers] bytes of candidates that the ranks send each other
 	all := make([]float64, p.job.Sample.Layers())
 	for _, of := range candidates {
 		for l, n := range of {
@@ -58,7 +58,7 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load,
 			if l == 0 {
 				s.Features += others
 				s.Bytes += float64(x.Bytes)
-				// rows that others want are taken to be as long as those received, on average
+				// the rows that others want are assumed to have the mean length of those received
 				features += most * float64(x.Bytes) / max(1, others)
 				continue
 			}
@@ -79,7 +79,7 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load,
 	return s
 }
 
-// add adds 1/n of o.
+// add adds the counts of o, divided by n.
 func (s *Shuffles) add(o *Shuffles, n float64) {
 	for _, pair := range [][2]*float64{{&s.Edges, &o.Edges}, {&s.Loaded, &o.Loaded},
 		{&s.Features, &o.Features}, {&s.Hidden, &o.Hidden}, {&s.Sums, &o.Sums}, {&s.Bytes,
@@ -90,8 +90,8 @@ func (s *Shuffles) add(o *Shuffles, n float64) {
 	}
 }
 
-// join adds the mean of a probed group of ranks, which stands for the given number of groups of the
-// job. Figures of the busiest rank become the larger of both.
+// join adds the mean counts o of a sampled group of ranks, which stands for the given number of
+// groups of the job. The bytes of the busiest rank are not added: the larger of both stays.
 func (s *Shuffles) join(o *Shuffles, groups float64) {
 	found, features, between := max(s.found, o.found), max(s.features, o.features),
 		max(s.between, o.between)
@@ -99,10 +99,10 @@ func (s *Shuffles) join(o *Shuffles, groups float64) {
 	s.found, s.features, s.between = found, features, between
 }
 
-// sendingSeconds is the time in which a rank sends and receives the given bytes. Bytes for other
-// nodes take the node's link, which its ranks share; bytes for ranks on the node are written to
-// memory and read once more. Which ranks they go to is not known: each rank is taken to get as
-// many.
+// sendingSeconds returns the time in which a rank sends and receives the given bytes. Bytes for
+// other nodes take the node's link, which its ranks share. Bytes for ranks on the node are written
+// to memory and read once more. It is not known which ranks they go to, so all other ranks are
+// assumed to get the same number of bytes.
 func (p *planner) sendingSeconds(bytes float64, r *Rates) float64 {
 	others := float64(p.job.Ranks - 1)
 	if others == 0 {

@@ -17,19 +17,20 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Bound is what a plan assumes about the edges of a graph of which it knows only the sizes.
+// Bound says what a plan assumes about the edges of a graph if it knows only their number.
 type Bound int
 
-// The assumptions.
+// The assumptions that a plan can make.
 const (
-	Expected Bound = iota // neighbours are random vertices; the cut says how many are remote
-	Least                 // minibatches of seeds alone, empty caches
-	Most                  // no two draws give the same vertex, and all vertices are remote
+	// neighbours are random vertices; Options.Cut says how many are on other nodes
+	Expected Bound = iota
+	Least          // minibatches have no vertices but their seeds, and caches are empty
+	Most           // no vertex is drawn twice, and all drawn vertices are on other nodes
 )
 
 // Bounds returns the least and the most memory of a rank, for shards that have only sizes (see
-// shard.Sizes). Its errors are those of New that the sizes show, and one if only the parts can
-// tell.
+// shard.Sizes). Its errors are those of New that can be found from sizes, and one for a job about
+// which only the parts can tell.
 func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	if err := j.Trainable(s); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrParts, err)
@@ -38,8 +39,8 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 		return nil, nil, err
 	}
 	if task.Stored(s.Task).Embeds {
-		return nil, nil, fmt.Errorf("%w: only the parts say which links are seeds; give --parts",
-			ErrJob)
+		return nil, nil, fmt.Errorf("%w: a model of links needs the parts, because only they say "+
+			"which links are seeds; give --parts", ErrJob)
 	}
 	l, err := job.New(s, j.Spec)
 	if err != nil {
@@ -48,7 +49,8 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	defer l.Close()
 	of := func(b Bound) (trace.Memory, error) {
 		p := &planner{job: j.lay(l), options: &Options{Bound: b}, shards: s}
-		fewest, most := 0, 0 // the ranks with the fewest and the most vertices
+		// numbers of the rank with the fewest vertices and of the one with the most
+		fewest, most := 0, 0
 		for rank := range j.Ranks {
 			if n := p.rows(rank); n < p.rows(fewest) {
 				fewest = rank
@@ -76,12 +78,12 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	return least, most, err
 }
 
-// sizedPlan is plan for shards that have only sizes.
+// sizedPlan does what plan does, for shards that have only sizes.
 func (p *planner) sizedPlan() (*Prediction, error) {
 	j := p.job
 	if p.shares() || j.Mode.Columns || j.Partitioned || j.GPU != nil {
-		return nil, fmt.Errorf("%w: a plan from sizes alone needs parallel.mode=data, "+
-			"topology.kind=replicated and compute.device=cpu; give --parts for others", ErrJob)
+		return nil, fmt.Errorf("%w: without parts a plan needs parallel.mode=data, "+
+			"topology.kind=replicated and compute.device=cpu; set these, or give --parts", ErrJob)
 	}
 	r := p.sized(0)
 	p.ranks = []*rankPlan{r}
@@ -106,30 +108,31 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 	out.Gradients = p.gradientBytes()
 	out.Times.Sync = p.syncSeconds(&out.Rates)
 	out.Notes = append(out.Notes,
-		fmt.Sprintf("of sizes alone: neighbours are assumed to be random vertices, with %.3g %% "+
-			"of the edges "+
-			"between nodes; hubs make real minibatches smaller", 100*p.options.Cut),
-		"what a cache saves depends on the edges, so rows are those without a cache; times of "+
-			"preparation and training need parts")
+		fmt.Sprintf("of sizes alone: neighbours are assumed to be random vertices, and %.3g %% of "+
+			"the edges to go between nodes. Vertices of high degree make real minibatches "+
+			"smaller", 100*p.options.Cut),
+		"what a cache saves depends on the edges, so rows are those without a cache. Times of "+
+			"preparation and training can be predicted from parts only: give --parts")
 	if out.Rates.assumed {
 		out.Notes = append(out.Notes,
-			fmt.Sprintf("the network is assumed: %g GB/s a node; give --network",
-				out.Rates.Network/1e9))
+			fmt.Sprintf("the rate of the network is not known; %g GB/s a node is assumed; "+
+				"give --network", out.Rates.Network/1e9))
 	}
 	return out, nil
 }
 
-// Own returns the items that no file backs: the system cannot take their memory back.
+// Own returns the items of memory that have no file behind them, so that the system cannot take
+// their memory back.
 func Own(m trace.Memory) trace.Memory {
 	return slices.DeleteFunc(slices.Clone(m), func(i trace.MemoryItem) bool {
 		return i.Name == trace.MemFeatures || i.Name == trace.MemTopology || i.Name == trace.MemIDs
 	})
 }
 
-// Predictions names the memory item of the predictions for all vertices.
+// Predictions is the name of the memory item of the predictions for all vertices.
 const Predictions = "predictions"
 
-// cures say which settings make an item smaller.
+// cures maps an item of memory to the settings that make it smaller.
 var cures = map[string]string{
 	trace.MemParameters:  "model.hidden, model.layers or model.heads",
 	trace.MemActivations: "model.hidden, model.layers, sample.batch or sample.fanouts",
@@ -144,8 +147,8 @@ var cures = map[string]string{
 		"pipeline.workers",
 }
 
-// Largest returns the largest item of a node with the given number of ranks, with its bytes on the
-// node, and the settings to lower.
+// Largest returns the item that takes most memory on a node with the given number of ranks, with
+// its bytes there, and the settings to lower.
 func Largest(m trace.Memory, ranks int) (item trace.MemoryItem, cure string) {
 	for _, i := range m {
 		if i.Bytes = (trace.Memory{i}).Node(ranks); i.Bytes > item.Bytes {
@@ -155,7 +158,7 @@ func Largest(m trace.Memory, ranks int) (item trace.MemoryItem, cure string) {
 	return item, cmp.Or(cures[item.Name], "sample.batch, model.hidden or cache.alpha")
 }
 
-// sized is look for shards that have only sizes.
+// sized does what look does, for shards that have only sizes.
 func (p *planner) sized(rank int) *rankPlan {
 	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers), factor: perKind{1}}
 	seeds := p.job.Streams.MaxPiece()
@@ -174,12 +177,13 @@ func (p *planner) sized(rank int) *rankPlan {
 	return r
 }
 
-// sizedShape is the size of a minibatch of the given number of seeds.
+// sizedShape returns the shape of a minibatch of the given number of seeds, drawn by spec.
 func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 	n, all, bound := float64(p.shards.Vertices), float64(p.shards.Edges), p.options.Bound
 	s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}
 	reads := p.job.Reads()
-	at, own := float64(seeds), 1.0 // vertices of a hop, and the part of them that the node owns
+	// number of vertices of a hop, and the part of them that the rank's node owns
+	at, own := float64(seeds), 1.0
 	lo, hi := p.node(rank)
 	back := p.options.Cut * float64(hi-lo) / max(1, float64(p.job.Ranks-(hi-lo)))
 	for h := range p.job.Model.Layers {
@@ -208,9 +212,9 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 		at = sources
 	}
 	switch least := bound == Least; {
-	// seeds may be of a type without learned rows
+	// no learned rows are read: the model has none, or seeds may be of a type without them
 	case !p.job.Model.LearnsRows(), least && p.shards.Schema.Typed():
-	case least: // the rank may own all of them
+	case least: // the rank may own all learned rows that it reads
 		s.kinds = []kindShape{{all: int(at)}}
 	default:
 		s.kinds = []kindShape{{all: int(at), foreign: int(at)}}
@@ -225,8 +229,8 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 	return s
 }
 
-// sizedTraffic is the traffic of one rank for shards that have only sizes. What a cache finds
-// depends on the edges: it is assumed to find nothing.
+// sizedTraffic returns the traffic of one rank, for shards that have only sizes. What a cache finds
+// depends on the edges, so the cache is assumed to find nothing.
 func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	c, t := &p.job.Cache, &Traffic{Policy: p.job.Cache.Policy}
 	kind := policy.Find(c.Policy)
@@ -273,9 +277,9 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 // usualWindow is the window assumed for a look-ahead cache whose window is not set.
 const usualWindow = 8
 
-// sizedChunks is chunks for shards that have only sizes: one chunk that fills the budget with
-// vertices of mean degree. With Most, each vertex may be a chunk, and one chunk may have as many
-// vertices as the budget has rows.
+// sizedChunks does what chunks does, for shards that have only sizes. It returns one chunk that
+// fills the budget with vertices of mean degree. With the bound Most, each vertex may be a chunk,
+// and a chunk may have the number of vertices that the budget has rows.
 func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
@@ -293,10 +297,10 @@ func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 		budget: 1, slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
 }
 
-// sizedEdges returns the edges into the vertices of a rank's group, where a group is the given
-// number of ranks. With Expected it is the mean. With Most or Least it is the maximum or minimum
-// over the groups, as it is not known which group has most. If ranks have pieces of a part, any
-// piece may have all edges of the part, or none.
+// sizedEdges returns the number of edges into the vertices of a rank's group. The argument ranks is
+// the number of ranks of a group. With the bound Expected the result is the mean. With Most or
+// Least it is the maximum or minimum over the groups, because it is not known which group has the
+// most edges. If a part is cut into pieces, any piece may have all edges of the part, or none.
 func (p *planner) sizedEdges(rank, ranks int) int64 {
 	vertices := func(rank int) (first, end int64) {
 		first, _ = p.job.Vertices(rank)
@@ -309,7 +313,8 @@ func (p *planner) sizedEdges(rank, ranks int) int64 {
 			p.shards.Vertices)) * float64(end-first))
 	}
 	most, least, offsets := int64(0), p.shards.Edges, p.shards.Offsets
-	if len(p.shards.Report.Parts) != p.shards.Parts { // the edges of the parts are not known
+	// the number of edges of each part is not known
+	if len(p.shards.Report.Parts) != p.shards.Parts {
 		most, least = least, most
 	}
 	for rank := 0; rank < p.job.Ranks; rank += ranks {
@@ -333,12 +338,12 @@ func (p *planner) sizedEdges(rank, ranks int) int64 {
 	return least
 }
 
-// mostNeighbours is the largest degree that a plan from sizes assumes, for hubs, which are chunks
-// of their own. No known graph has a larger one.
+// mostNeighbours is the largest degree that a plan from sizes assumes. No known graph has a vertex
+// of larger degree.
 const mostNeighbours = 1 << 27
 
-// held returns what minibatches take: what the rank's trials measured or, for shards that have only
-// sizes, an estimate.
+// held returns the bytes that minibatches take. The rank's trials have measured them or, for shards
+// that have only sizes, they are estimated.
 func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	if r.trial != nil {
 		return r.held()
@@ -364,10 +369,11 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	return h
 }
 
-// sizedMessages returns the bytes of ids and rows that a rank sends and receives for a minibatch,
-// if others ask it for as much as it asks for. Where nodes fetch as one, a rank also gets the rows
-// that the ranks of its node want through it, and passes them on. It gets as many of these as it
-// reads itself. With Most it gets all that each of these ranks reads, and no two read the same row.
+// sizedMessages returns the bytes of ids and rows that a rank sends and receives for a minibatch.
+// Others are assumed to ask it for the same number of rows as it asks for. If nodes fetch as one,
+// the rank also fetches rows for the other ranks of its node and passes them on. It is assumed to
+// fetch the same number of such rows as it reads. With the bound Most it fetches all rows that each
+// of these ranks reads, and no two ranks read the same row.
 func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	n, row := int64(rows), int64(rowBytes+exchange.IDBytes)
 	if !p.job.FetchesAsNodes() {
@@ -377,9 +383,9 @@ func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	if p.options.Bound == Most {
 		wanted *= int64(p.job.RanksPerNode)
 	}
-	// for each wanted row: 4 bytes for its vertex, 8 for where it is received, 4 for its size, and
-	// at most 1 for the bits that say for whom it was fetched, sent and received; if buyers keep
-	// rows, 8 more for where a miss is received
+	// for each row that the rank fetches for its node: 4 bytes for its vertex, 8 for where it is
+	// received, 4 for its size, and at most 1 for the sent and received bits that say which ranks
+	// want it; if the ranks divide a cache, 8 more for where a miss is received
 	each := int64(4 + 8 + 4 + 1)
 	if p.job.Divides(&p.job.Cache) {
 		each += 8
@@ -388,7 +394,7 @@ func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 }
 
 // sizedUnion returns the bytes of the table in which a rank finds the rows that several ranks of
-// its node want: 8 bytes a slot, and up to 4 slots a row.
+// its node want. It has up to 4 slots a row, of 8 bytes each.
 func (p *planner) sizedUnion(rows int) int64 {
 	if p.options.Bound != Most || !p.job.FetchesAsNodes() {
 		return 0
@@ -396,9 +402,10 @@ func (p *planner) sizedUnion(rows int) int64 {
 	return 4 * 8 * int64(p.job.RanksPerNode) * int64(rows)
 }
 
-// sizedWanted returns how many rows a changing cache decides about in a minibatch whose rank reads
-// the given number. Where ranks of a node divide caches, that is what they want of the rank: about
-// as many or, with Most, all that each of them reads.
+// sizedWanted returns how many rows a dynamic cache decides about for a minibatch. The argument is
+// the number of rows that the rank reads. If the ranks of a node divide their caches, the cache
+// decides about the rows that they want from this rank: about the same number or, with the bound
+// Most, all rows that each of them reads.
 func (p *planner) sizedWanted(rows int64) int64 {
 	if p.options.Bound == Most && p.job.Divides(&p.job.Cache) {
 		return rows * int64(p.job.RanksPerNode)
@@ -406,11 +413,11 @@ func (p *planner) sizedWanted(rows int64) int64 {
 	return rows
 }
 
-// sizedWaiting returns the bytes of a minibatch that is sampled and planned.
+// sizedWaiting returns the bytes of a sampled and planned minibatch that waits to be used.
 func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
-	// bytes of original ids, references, parts and positions
+	// for each vertex its original id, the reference to its row, its part and its position
 	bytes := int64(s.frontier()) * (4 + 8 + 2 + 4)
-	// ids: until neighbours are numbered, there is room for every drawn one
+	// ids of vertices; until the neighbours are numbered, there is room for every drawn neighbour
 	ids := int64(s.frontier())
 	if len(s.hops) > 0 && p.job.Reads() && p.job.Sample.HasFanouts() && !p.shares() {
 		ids = min(int64(s.hops[0].destinations)+int64(s.hops[0].edges), p.shards.Vertices) + 1
@@ -423,11 +430,11 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 		}
 		edges := int64(h.edges)
 		bytes += 8*int64(h.destinations+1) + 4*edges
-		if needs.SelfEdges { // copies with one more edge for each destination
+		if needs.SelfEdges { // copies of the hop with one more edge for each destination
 			edges = int64(p.layerEdges(h))
 			bytes += 8*int64(h.destinations+1) + 4*edges
 		}
-		if l > 0 || needs.Transposed { // and the transposed hop
+		if l > 0 || needs.Transposed { // the transposed hop
 			bytes += 8*int64(h.sources+1) + 8*edges
 		}
 		if needs.Weights != nn.NoWeights {
@@ -439,13 +446,14 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	}
 	if t.dynamic() {
 		wanted := p.sizedWanted(int64(s.remote))
-		bytes += int64(s.remote)*4 + wanted*4 // remote ids, slots
-		// ids that a pipeline slot keeps from its last use: those that the rank asked for and,
-		// assumed as many, those that other ranks asked it for
+		bytes += int64(s.remote)*4 + wanted*4 // ids of remote vertices, and slots of the cache
+		// ids that a pipeline slot keeps from its last use: those that the rank asked for, and
+		// those that other ranks asked it for, assumed to be of the same number
 		if t.Window > 0 {
 			bytes += wanted * (4 + 4)
 		}
-		// ids that the rank wants; ids that its node wants of it, as they came and without repeats
+		// ids of rows that the rank wants; ids that its node wants from it, as they came and
+		// without repeats
 		if t.Window > 0 && p.job.Divides(&p.job.Cache) {
 			bytes += int64(s.remote)*4 + wanted*(4+4)
 		}
@@ -453,13 +461,14 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	return bytes + p.sizedEdgeRows(s) + p.sizedLearned(s)
 }
 
-// fetchedBytes is what a fetched row takes besides its data: its id, asked for and wanted, in two
-// orders; its place, part and reference. The row itself counts twice, sent and received.
+// fetchedBytes is the number of bytes that a fetched row takes besides its data: its id four times
+// (asked for and wanted, each in two orders), its place, its part and its reference. The data
+// counts twice, as it is sent and received.
 const fetchedBytes = 4*4 + 4 + 2 + 8
 
-// sizedEdgeRows returns the bytes of the features of a minibatch's edges: as they are fetched, then
-// in the order of the edges. If the model adds edges of vertices to themselves, there is one more
-// copy, with a mean row for each destination.
+// sizedEdgeRows returns the bytes of the feature rows of a minibatch's edges: the rows as they are
+// fetched, and again in the order of the edges. If the model adds an edge from each vertex to
+// itself, there is one more copy with the mean row of each destination.
 func (p *planner) sizedEdgeRows(s *shape) int64 {
 	row, edges, all := int64(4*p.job.Model.EdgeIn), int64(0), int64(0)
 	if row == 0 {
@@ -474,11 +483,11 @@ func (p *planner) sizedEdgeRows(s *shape) int64 {
 	return edges*(fetchedBytes+2*row+8) + all*row
 }
 
-// sizedLearned returns the bytes of the learned rows of a minibatch. Those of other ranks are
-// fetched, early and late, and the gradients that go back are listed. The input layer reads rows or
-// means, and writes its gradient in the same place. There are also lists of the means, and of what
-// is added to the gradient of each row. With Most there are as many means as edges; with Least
-// there are few, and each row is in one.
+// sizedLearned returns the bytes of the learned rows of a minibatch. The rows of other ranks are
+// fetched, early and late, and the gradients to send back are listed. The input layer reads rows or
+// their means, and writes its gradient in the same place. There are also lists of the members of
+// the means, and of what is added to the gradient of each row. With the bound Most there is a mean
+// for each edge; with Least there are few means, and each row is in one of them.
 func (p *planner) sizedLearned(s *shape) int64 {
 	rows, foreign := s.learned(p.job.Model.Learns)
 	row := int64(4 * p.job.Model.Learned)
@@ -491,16 +500,16 @@ func (p *planner) sizedLearned(s *shape) int64 {
 			read = edges
 		}
 		bytes += 8*read + 4*edges + 4*rows
-		// members of the sums that the rank asks for, and lists of members for other ranks
+		// members of the sums that the rank asks for, and lists of members that other ranks ask for
 		if p.job.LearnedSums() != nil && foreign > 0 {
 			bytes += edges * (3*4 + 8 + 2*4)
 		}
 	}
-	const listed = 4 + 4 + 8 + 4 // id, own place, end of the row's list, its segment
+	const listed = 4 + 4 + 8 + 4 // a row's id and place, the end of its list, and its segment
 	return bytes + read*row + rows*listed + edges*(4+4)
 }
 
-// sizedChunk is sampleChunk for shards that have only sizes.
+// sizedChunk does what sampleChunk does, for shards that have only sizes.
 func (p *planner) sizedChunk(rank, l int, c *chunk) {
 	if !p.job.Reads() || c.vertices == 0 {
 		c.hop = hopShape{sources: c.vertices, destinations: c.vertices}
@@ -529,11 +538,11 @@ func (p *planner) sizedChunk(rank, l int, c *chunk) {
 	c.sampler = min(4*p.shards.Vertices, 16*int64(drawn.sources)) + 8*int64(drawn.edges)
 }
 
-// sizedHop returns the size of a chunk of the given number of vertices. With Most it is the average
-// of n chunks, those that the slots or workers of a rank have room for at a time. This is an upper
-// bound: no vertex is in two chunks, so together they have no more vertices and edges than the
-// rank; and as a chunk's memory grows no faster than its size, n chunks take most when they are all
-// alike.
+// sizedHop returns the size of a chunk of the given number of vertices. With the bound Most it is
+// the mean of n chunks, which is the number for which a rank's slots or samplers have room at a
+// time. The mean is an upper bound. No vertex is in two chunks, so together they have no more
+// vertices and edges than the rank. And as a chunk's memory grows no faster than its size, n chunks
+// take most memory if they are all alike.
 func (p *planner) sizedHop(rank, vertices, n int) hopShape {
 	edges := int(float64(vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
 	if p.options.Bound == Most {

@@ -8,15 +8,16 @@ import (
 	"halognn/src/model/nn"
 )
 
-// sparseInput is the input of a minibatch of sparse rows, for measurements.
+// sparseInput is the input of the model for a minibatch of sparse rows, with which rates are
+// measured.
 type sparseInput struct {
 	maker compute.SparseMaker
 	rows  compute.Rows
 	given nn.Sparse
 }
 
-// makeSparse makes the input of the calibration's minibatch. Its rows are at random places of a
-// table and have as many entries as the rows of the graph have on average.
+// makeSparse makes the model's input for the calibration's minibatch. The rows are at random places
+// of a table. Each has the mean number of entries of the graph's rows.
 func (c *calibration) makeSparse(rows compute.Rows, rowBytes int) (err error) {
 	s := &c.sparse
 	if s.rows.Lengths == nil {
@@ -47,11 +48,12 @@ func (c *calibration) makeSparse(rows compute.Rows, rowBytes int) (err error) {
 	return err
 }
 
-// multiplies reports whether the input layer multiplies sparse rows.
+// multiplies reports whether the input layer multiplies sparse rows by its weights.
 func (p *planner) multiplies() bool { return p.job.Sparse && p.job.Model.Needs().Sums() }
 
-// sparseBytes returns the bytes of the entries that the model reads of an input hop, by rows and by
-// columns. Rows have the average length, and no two have a column in common.
+// sparseBytes returns the bytes of the entries that the model reads for an input hop. They are
+// stored by rows and by columns. Rows are assumed to have the mean length, and no two rows an entry
+// in the same column.
 func (p *planner) sparseBytes(h hopShape, needs nn.Needs) int64 {
 	const entry = 2 * 8
 	cols := int64(p.shards.Features)

@@ -10,15 +10,16 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// summer counts the rows and sums of minibatches that are sampled for a prediction.
+// summer counts the rows and sums that ranks would transfer for sampled minibatches.
 type summer struct {
 	*parallel.SumCounter
 	x    *exchange.Exchange
 	plan exchange.Plan
 }
 
-// newSummer makes the summer of a rank that sees window minibatches ahead. It returns nil if no
-// sums travel.
+// newSummer returns the summer of a rank. The argument window is the number of minibatches that the
+// cache's policy sees ahead. The result is nil if owners send no sums, or if ranks share
+// minibatches.
 func (p *planner) newSummer(rank, window int) (*summer, error) {
 	if p.job.OwnersSums() == nil || p.shares() {
 		return nil, nil
@@ -31,8 +32,8 @@ func (p *planner) newSummer(rank, window int) (*summer, error) {
 		p.shards.Topology(), job.NewChooser(p.job.Job), window)}, nil
 }
 
-// add locates the vertices of a minibatch, keeps its groups, and returns the worth of its remote
-// rows to the policy.
+// add finds where the vertices of a minibatch are, and keeps its groups of rows that can be summed.
+// It returns the worth of the remote rows, by which a policy decides.
 func (s *summer) add(mb *sample.Minibatch) ([]uint8, error) {
 	if err := s.x.Locate(&s.plan, mb.Frontier); err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func (s *summer) add(mb *sample.Minibatch) ([]uint8, error) {
 	return s.Add(mb, s.x, &s.plan), nil
 }
 
-// close frees the memory; nil is allowed.
+// close frees the memory. It may be called on nil.
 func (s *summer) close() {
 	if s == nil {
 		return
@@ -55,8 +56,8 @@ func meanVectors(r *rankPlan) float64 {
 	return r.mean(func(s *shape) float64 { return float64(s.vectors) })
 }
 
-// fetchedBySums is fetched where owners add rows: the policy decides about sampled minibatches of
-// the rank, as in a run, and its misses are divided between rows and sums.
+// fetchedBySums does what fetched does, if owners send sums of rows. The policy decides about
+// sampled minibatches of the rank, as in a run, and its misses are transferred as rows or as sums.
 func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	steps := min(p.traceSteps(r, 1), summedSteps)
@@ -70,7 +71,7 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		setup.Window = min(window, steps)
 		f, err := p.playSums(r, kind, setup, steps)
 		f.window, f.counted = window, steps
-		if p.shards.Schema.Typed() { // capacity is in bytes
+		if p.shards.Schema.Typed() { // with types the capacity is in bytes
 			f.heldBytes = int64(capacity)
 			return f, err
 		}
@@ -83,10 +84,11 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	}}, nil
 }
 
-// summedSteps is how many minibatches of a rank are played where owners add rows.
+// summedSteps is the number of minibatches of a rank that are simulated if owners send sums.
 const summedSteps = 64
 
-// playSums lets a policy decide about the given number of minibatches.
+// playSums lets a policy decide about the given number of minibatches, and returns what they fetch
+// on average.
 func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup, steps int) (
 	f fetch, err error) {
 	s, err := p.newSummer(r.rank, setup.Window)

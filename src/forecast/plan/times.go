@@ -11,8 +11,8 @@ import (
 	"halognn/src/rows/policy"
 )
 
-// Times are the seconds of a step of the slowest rank: the terms of MassiveGNN's model, and the
-// step of a deeper pipeline from the same terms.
+// Times are the seconds of a step of the slowest rank. They hold the terms of MassiveGNN's model,
+// and the time of a step with a deeper pipeline, which follows from the same terms.
 type Times struct {
 	trace.StepModel
 	Pipeline float64 `json:"t_pipeline"` // each stage works on another minibatch: depth 2 or more
@@ -22,14 +22,16 @@ type Times struct {
 	// share of a step in which a rank's GPU neither draws nor makes input rows nor trains
 	Idle float64 `json:"idle_share,omitempty"`
 
-	onCard bool // a device draws: Sample is its time, and takes none of the pool
+	// a GPU draws the minibatches: the term Sample is the GPU's time, and the pool needs none for
+	// it
+	onCard bool
 }
 
 // times predicts the times of a step.
 func (p *planner) times(t *Traffic, r *Rates) Times {
 	j := p.job
 	each := float64(p.job.Minibatches())
-	mean := func(of func(s *shape) float64) float64 { // the largest mean of the analysed ranks
+	mean := func(of func(s *shape) float64) float64 { // the mean of the rank that has the largest
 		return p.most(func(r *rankPlan) float64 { return r.mean(of) })
 	}
 	edges := mean(func(s *shape) float64 { return float64(s.numEdges()) })
@@ -49,10 +51,10 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	if s := p.shuffles; s != nil {
 		x.Ask += p.sendingSeconds(s.found, r)
 		x.Shuffle = p.sendingSeconds(s.between, r)
-		// what nodes send each other, and what the ranks of a node pass on
+		// features that nodes send each other, and those that the ranks of a node pass on
 		x.Remote += p.sendingSeconds(s.features, r)
 	}
-	if j.Mode.Columns { // the joined frontier of all ranks
+	if j.Mode.Columns { // each rank looks up the frontiers of all ranks
 		x.Lookup *= float64(j.Ranks)
 	}
 	x.Sync = p.syncSeconds(r)
@@ -63,25 +65,27 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	return x
 }
 
-// busiestEdges returns the bytes of edge rows that a node's link carries in a step, each way.
+// busiestEdges returns the bytes of feature rows of edges that a node's link carries in a step,
+// each way. All ranks of a node are assumed to fetch the same as the analysed rank that fetches
+// most.
 func (p *planner) busiestEdges() float64 {
 	return float64(p.job.Minibatches()*p.job.RanksPerNode) * p.most(func(r *rankPlan) float64 {
 		return r.mean(func(s *shape) float64 { return float64(s.edgeBytes) })
 	})
 }
 
-// syncSeconds returns the time in which a node's link carries the sums of gradients.
+// syncSeconds returns the time in which a node's link carries the gradients that ranks add.
 func (p *planner) syncSeconds(r *Rates) float64 {
 	ofRank := float64(p.gradientBytes()) / float64(p.job.Ranks)
 	return ofRank * float64(p.job.RanksPerNode) / r.Network
 }
 
-// gradientBytes returns the bytes that all ranks send each other in a step to add gradients.
+// gradientBytes returns the bytes that all ranks together send in a step to add gradients.
 func (p *planner) gradientBytes() int64 {
 	return comm.SumBytes(p.parameters, p.unrounded, p.job.Ranks, p.job.HalfGradient)
 }
 
-// bytesOf returns the mean bytes of a row or sum, with its ids.
+// bytesOf returns the mean bytes of a row or sum, including its ids.
 func (p *planner) bytesOf(t *Traffic) float64 {
 	if t.Rows+t.Sums == 0 {
 		return 0
@@ -92,11 +96,12 @@ func (p *planner) bytesOf(t *Traffic) float64 {
 	return (t.Bytes + t.IDs) / (t.Rows + t.Sums)
 }
 
-// combine computes the totals of the terms.
+// combine computes the times of a step from the terms.
 func (x *Times) combine(j *laid) {
 	x.StepModel = x.Terms.Model()
 	train := x.DDP()
-	// what the pool and the device do; kernels that draw take the place of those that train
+	// seconds of the pool of samplers and of the device; if the device draws, it does so between
+	// training kernels
 	pool, device := x.Sample+x.Lookup+x.Copy, x.Gather+x.Train
 	if x.onCard {
 		pool, device = x.Lookup+x.Copy, device+x.Sample
@@ -129,7 +134,7 @@ func (x *Times) combine(j *laid) {
 	}
 }
 
-// processors returns the time of a step if the CPUs of a rank were its only limit.
+// processors returns the time of a step if a rank were limited only by its CPUs.
 func (x *Times) processors(j *laid) float64 {
 	cpu := (x.Sample + x.Lookup + x.Copy + x.Score) / j.Cores
 	if x.onCard {
@@ -141,7 +146,7 @@ func (x *Times) processors(j *laid) float64 {
 	return cpu
 }
 
-// hidden returns the seconds of a step without remote rows.
+// hidden returns the seconds of a step that has no remote rows.
 func (x Times) hidden(j *laid) float64 {
 	x.Remote = 0
 	x.combine(j)
@@ -156,7 +161,7 @@ func (r *rankPlan) mean(of func(s *shape) float64) float64 {
 	return sum / float64(len(r.probes))
 }
 
-// gatheredRows returns the number of feature rows read to make a minibatch's input.
+// gatheredRows returns the number of feature rows that are read to make a minibatch's input.
 func gatheredRows(m *nn.Config, s *shape) int {
 	switch {
 	case len(s.hops) == 0:
@@ -187,12 +192,12 @@ type Suggestion struct {
 	Why    string  `json:"why"`
 }
 
-// alphas are the cache sizes to try, up to all vertices of the other ranks.
+// alphas are the cache sizes to try, as multiples of a rank's mean number of vertices.
 var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7, 10, 15,
 	20, 30, 50, 70, 100}
 
-// sizes predicts caches from small to large and suggests one. They have the job's policy; if that
-// is none, policy vip, or sim where sampling has no fanouts.
+// sizes predicts the effect of caches from small to large, and suggests one. The caches have the
+// job's policy. If that is none, they have policy vip or, if sampling has no fanouts, policy sim.
 func (p *planner) sizes(out *Prediction) error {
 	if out.Traffic.Reads == 0 || p.job.FavoursNear() {
 		return nil
@@ -204,7 +209,7 @@ func (p *planner) sizes(out *Prediction) error {
 		}
 	}
 	c.HaloFraction = 0
-	if p.job.Divides(&c) { // ranks are compared that fetch for themselves
+	if p.job.Divides(&c) { // the comparison is for ranks that fetch for themselves
 		c.Placement = policy.PlacementOwn
 	}
 	ranks := int64(p.job.RanksPerNode)
@@ -220,13 +225,13 @@ func (p *planner) sizes(out *Prediction) error {
 		waiting = max(waiting, r.held().Waiting)
 	}
 	vertices := p.shards.Vertices
-	if kinds := p.job.Kinds(); kinds != nil { // capacities are in bytes
+	if kinds := p.job.Kinds(); kinds != nil { // then capacities are in bytes
 		vertices = kinds.Total()
 	}
 	var tried []float64
 	var rows []int
 	for _, alpha := range alphas {
-		if alpha <= float64(p.job.Ranks-1) { // larger ones would hold more than all remote rows
+		if alpha <= float64(p.job.Ranks-1) { // a larger cache would hold more than all remote rows
 			tried, rows = append(tried, alpha),
 				append(rows, access.Capacity(alpha, vertices, p.job.Ranks))
 		}
@@ -258,12 +263,12 @@ func (p *planner) sizes(out *Prediction) error {
 	return nil
 }
 
-// near is the largest ratio of the time of a step to the time without remote rows at which the
-// network counts as hidden.
+// near is the limit up to which the network counts as hidden. It is the time of a step divided by
+// the time of a step without remote rows.
 const near = 1.02
 
-// suggest returns the smallest cache that hides the network, or the fastest that fits if none hides
-// it. bare has the times without a cache.
+// suggest returns the smallest cache that hides the network or, if none does, the fastest cache
+// that fits. The argument bare has the times without a cache.
 func (p *planner) suggest(out *Prediction, bare *Times) *Suggestion {
 	goal := bare.hidden(p.job) * near
 	if bare.Step <= goal {

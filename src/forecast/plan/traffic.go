@@ -46,13 +46,14 @@ type Traffic struct {
 
 	Types []TypeRows `json:"types,omitempty"` // of Reads and Rows, where vertices have types
 
-	rows        perKind   // Rows, by kind
-	sumBytes    float64   // bytes of the sums that the analysed ranks get in a step
-	held        int64     // bytes of the rows in the fullest cache
-	received    []float64 // [analysed ranks] rows and sums from other nodes
-	gets        []float64 // [analysed ranks] received, plus rows that peers fetch and pass on
-	deciding    float64   // seconds of the policy for a minibatch; 0 if not measured
-	policyBytes int64     // memory of the policy
+	rows     perKind   // like Rows, for each kind of rows
+	sumBytes float64   // bytes of the sums that the analysed ranks receive in a step
+	held     int64     // bytes of the rows in the fullest cache
+	received []float64 // [analysed ranks] number of rows and sums received from other nodes
+	// [analysed ranks] received, plus the rows that other ranks of the node fetch and pass on
+	gets        []float64
+	deciding    float64 // seconds that the policy takes for a minibatch; 0 if not measured
+	policyBytes int64   // bytes of memory of the policy
 }
 
 // TypeRows are rows of one vertex type.
@@ -63,16 +64,16 @@ type TypeRows struct {
 	Rows     float64 `json:"remote_rows"`
 }
 
-// dynamic reports whether the cache changes during training; the zero Traffic has no cache.
+// dynamic reports whether the cache changes during training. The zero Traffic stands for no cache.
 func (t *Traffic) dynamic() bool {
 	p := policy.Find(t.Policy)
 	return p != nil && !p.Static()
 }
 
-// each returns the rows and sums that the i-th analysed rank gets for a minibatch.
+// each returns the number of rows and sums that the i-th analysed rank gets for a minibatch.
 func (t *Traffic) each(i, minibatches int) float64 { return t.gets[i] / float64(minibatches) }
 
-// traffic predicts a step with cache c.
+// traffic predicts the traffic of a step with the cache c.
 func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	t, err := p.traffics(c, func(r *rankPlan) ([]int, error) {
 		capacity, err := p.capacity(r, c)
@@ -88,9 +89,10 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	return t[0], nil
 }
 
-// traffics predicts a step for caches of the policy of c, of several capacities each. If sums is
-// false, rows alone travel. If nodes is true, nodes fetch as one, and the capacities must be the
-// job's; otherwise ranks fetch for themselves.
+// traffics predicts the traffic of a step for caches with the policy of c. The function capacities
+// returns a list of sizes for a rank, and the result has a Traffic for each size. If sums is false,
+// owners send rows only. If nodes is true, nodes fetch as one, and the capacities must be the
+// job's. If it is false, ranks fetch for themselves.
 func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
 	sums, nodes bool) ([]Traffic, error) {
 	var all []Traffic
@@ -114,12 +116,13 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 				return nil, fmt.Errorf("rank %d, policy %s: %w", r.rank, c.Policy, err)
 			}
 			if got.counted == 0 {
-				got.peer *= r.factor[0] // only where rows are of one kind
+				// peer is only set if rows have one kind, so its factor is known
+				got.peer *= r.factor[0]
 				for kind, factor := range r.factor {
 					got.rows[kind] *= factor
 				}
 			}
-			if nodes && !p.job.Divides(c) { // else the buyer's counts say what is shared
+			if nodes && !p.job.Divides(c) { // otherwise fetchedByBuyer has counted what is shared
 				share, err := bought.of(p, r, c)
 				if err != nil {
 					f.free()
@@ -162,7 +165,8 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 		if c.Shared() {
 			t.Own = t.Reads - t.Rows - t.Shared - t.Peer
 		}
-		if c.Shared() && !p.job.Divides(c) { // the cost of a peer's row places static rows alone
+		// only static caches are placed by the cost of a peer's row
+		if c.Shared() && !p.job.Divides(c) {
 			t.PeerCost = c.Cost()
 			t.Cost = t.Rows + t.PeerCost*t.Peer
 		}
@@ -175,7 +179,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 	return all, nil
 }
 
-// add adds what one rank fetches.
+// add adds what one rank fetches with a cache of the given capacity.
 func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 	if t.rows == nil {
 		t.rows = make(perKind, len(f.rows))
@@ -195,7 +199,7 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 		max(t.policyBytes, f.bytes)
 }
 
-// addEdgeRows adds the rows of edges that the probes fetched.
+// addEdgeRows adds the feature rows of edges that the probes fetched.
 func (p *planner) addEdgeRows(t *Traffic) {
 	scale := float64(p.job.Minibatches()) * float64(p.job.Ranks) / float64(len(p.ranks))
 	for _, r := range p.ranks {
@@ -204,8 +208,9 @@ func (p *planner) addEdgeRows(t *Traffic) {
 	}
 }
 
-// busiest returns the rows that the busiest node receives or sends in a step, whichever is more.
-// The rows that owners send are known only if all ranks were analysed.
+// busiest returns the number of rows that the busiest node receives or sends in a step, whichever
+// is more. Rows that owners send count only if all ranks were analysed; otherwise they are not
+// known.
 func (p *planner) busiest(t *Traffic) float64 {
 	most := 0.0
 	if p.job.Cache.FromFiles() {
@@ -217,7 +222,7 @@ func (p *planner) busiest(t *Traffic) float64 {
 		}
 		return most * float64(p.job.RanksPerNode)
 	}
-	// Rows that nodes receive and send, indexed by the first rank of a node.
+	// number of rows that each node receives and sends, at the index of the node's first rank
 	in, out := make([]float64, p.job.Ranks), make([]float64, p.job.Ranks)
 	for i, r := range p.ranks {
 		lo, _ := p.node(r.rank)
@@ -233,7 +238,7 @@ func (p *planner) busiest(t *Traffic) float64 {
 	return most
 }
 
-// capacity returns the rows that a rank's cache holds.
+// capacity returns the number of rows that a rank's cache holds.
 func (p *planner) capacity(r *rankPlan, c *policy.Settings) (int, error) {
 	if policy.Find(c.Policy).None() {
 		return 0, nil
@@ -241,26 +246,27 @@ func (p *planner) capacity(r *rankPlan, c *policy.Settings) (int, error) {
 	return p.job.Capacity(p.graph, r.rank, c)
 }
 
-// fetched predicts the rows that a rank fetches for a minibatch, by cache size.
+// fetched predicts what a rank fetches for a minibatch. The function at returns the prediction for
+// a cache of one size.
 type fetched struct {
 	at   func(capacity int) (fetch, error)
 	free func()
 }
 
-// fetch is the prediction for a cache of one size.
+// fetch is the prediction of what a minibatch fetches with a cache of one size.
 type fetch struct {
-	rows      perKind // rows that a minibatch fetches
-	sums      float64 // sums that a minibatch fetches
+	rows      perKind // number of rows fetched, for each kind of rows
+	sums      float64 // number of sums fetched
 	sumBytes  float64
-	ids       float64 // bytes of the ids of the sums
-	peer      float64 // rows found in caches of peers
-	shared    float64 // rows that other ranks of the node fetch
-	held      int     // rows that the cache needs room for, and their bytes
+	ids       float64 // bytes of the ids of rows and sums; 0 without sums
+	peer      float64 // number of rows found in the caches of other ranks of the node
+	shared    float64 // number of rows that other ranks of the node fetch and pass on
+	held      int     // number of rows for which the cache needs room, and their bytes
 	heldBytes int64
 	window    int
 	counted   int
 	deciding  float64
-	bytes     int64 // memory of the policy: index, scores, plan
+	bytes     int64 // bytes of memory of the policy: index, scores, plan
 }
 
 func (p *planner) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched, error) {
@@ -285,8 +291,8 @@ func (p *planner) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched,
 	return p.fetchedByPlay(r, kind, c)
 }
 
-// fetchedByRank is fetched for a static policy: the sum of the access probabilities of uncached
-// vertices.
+// fetchedByRank does what fetched does, for a static policy. The prediction is the sum of the
+// access probabilities of the vertices that are not cached.
 func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, error) {
 	score, err := kind.Rank(p.graph, r.reader)
 	if err != nil {
@@ -305,7 +311,8 @@ func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, err
 	}}, nil
 }
 
-// fetchedByNode is fetched for a static policy whose rows the ranks of a node share.
+// fetchedByNode does what fetched does, for a static policy if the ranks of a node share the cached
+// rows.
 func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	ranks := p.job.Neighbours(r.rank)
@@ -340,8 +347,8 @@ func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	}}, nil
 }
 
-// nodeScore returns the common scores of the ranks of a node. The last scores are kept, because the
-// ranks of a node are looked at one after the other.
+// nodeScore returns the scores that the ranks of a node have in common. It keeps the last result,
+// because the ranks of a node are analysed one after the other.
 func (p *planner) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error) {
 	k := &p.together
 	if k.score != nil && k.policy == kind && k.first == ranks[0] {
@@ -359,7 +366,7 @@ func (p *planner) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error)
 	return score, err
 }
 
-// nodeScore has the scores of the node whose first rank is first.
+// nodeScore holds the scores of one node. The field first is the node's first rank.
 type nodeScore struct {
 	policy *policy.Policy
 	first  int
@@ -371,7 +378,8 @@ func (k *nodeScore) free() {
 	*k = nodeScore{}
 }
 
-// fetchedByFormula is fetched for a policy with a formula for its transfers.
+// fetchedByFormula does what fetched does, for a policy with a formula for the rows that it
+// fetches.
 func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
 	*fetched, error) {
 	of := p.kinds()
@@ -407,8 +415,8 @@ func (p *planner) fetchedByFormula(r *rankPlan, kind *policy.Policy, c *policy.S
 	}}, nil
 }
 
-// fetchedByPlay is fetched for a policy that decides by earlier reads: it plays the policy on
-// sampled minibatches of the rank.
+// fetchedByPlay does what fetched does, for a policy that decides by earlier reads. It simulates
+// the policy on sampled minibatches of the rank.
 func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	t, err := record(r.reader, p.traceSteps(r, 1))
@@ -432,16 +440,16 @@ func (p *planner) fetchedByPlay(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	}}, nil
 }
 
-// Limits on the minibatches over which a policy without a formula is played: enough for several
-// rounds of eviction, within limits of memory and time.
+// Limits on the minibatches over which a policy without a formula is simulated. They allow for
+// several rounds of eviction, and bound memory and time.
 const (
 	traceSteps = 256
 	traceRows  = 1 << 25
 	traceEdges = 1 << 28
 )
 
-// traceSteps returns the number of minibatches over which the policy is played, for each of so many
-// readers.
+// traceSteps returns the number of minibatches over which the policy is simulated. The argument
+// readers is the number of ranks whose minibatches are sampled for it.
 func (p *planner) traceSteps(r *rankPlan, readers int) int {
 	n := min(traceSteps, p.job.Items())
 	edges := r.most.numEdges() * len(p.ranks) * readers

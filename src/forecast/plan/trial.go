@@ -15,26 +15,29 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// trial prepares minibatches as a rank of the job does, on a device that only counts.
+// trial prepares minibatches as a rank of the job does, on a device that only counts bytes. So it
+// measures what they take.
 type trial struct {
 	*parallel.Trial
-	device  *sender // nil unless GPUs train
-	related bool    // layers tell relations apart
-	plain   bool    // the numbers of a shape determine the memory of a minibatch
-	self    bool    // layers read edges of vertices to themselves
-	// numbers of a shape for which there is room so far: for trained minibatches, and for others
+	device  *sender // counts what goes to a GPU; nil if the CPUs train
+	related bool    // layers tell the relations of edges apart
+	// the numbers of a shape determine what a minibatch takes, so similar ones need no preparation
+	plain bool
+	self  bool // layers read an edge from each vertex to itself
+	// numbers of the largest shape for which there is room so far: at true for trained minibatches,
+	// at false for others
 	room    map[bool][]int
 	closers mem.Closers
 }
 
-// trialOf says what a trial prepares minibatches for.
+// trialOf says for which minibatches a trial is.
 type trialOf struct {
 	rank  int
 	train bool
-	layer int // the layer that runs in inference layer by layer; -1: all layers run
+	layer int // the layer that runs, in inference layer by layer; -1 if all layers run
 }
 
-// newTrial opens a trial.
+// newTrial opens a trial, which the caller must close. After an error it is closed already.
 func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	j := p.job
 	needs := j.Model.Needs()
@@ -65,12 +68,14 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 		Options: parallel.Options{Device: device, Model: model,
 			Drawing: parallel.Drawing{Topology: p.shards.Topology(), Sample: spec,
 				Rows: j.Offsets()},
-			// a rank holds 1/K of the columns for K minibatches: as much as all columns for one
+			// a rank holds 1/K of the columns for K minibatches, which is the same size as all
+			// columns for one
 			Reading: parallel.Reading{Cols: j.Model.In}}}
 	if of.train {
 		o.Eval, o.Depth, o.Labels = j.Eval, j.Depth, p.shards.Labels()
 		o.GroupSize, o.Serving = p.groupSize(), p.relays()
-		if !p.shares() && !j.Mode.Columns { // other modes set no bounds in advance
+		// in other modes the sizes of minibatches are not bounded in advance
+		if !p.shares() && !j.Mode.Columns {
 			o.MaxSeeds = j.MaxSeeds()
 			o.Edges, o.Here = p.shards.Edges, len(j.Neighbours(of.rank))
 		}
@@ -84,12 +89,13 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	return t, p.openRows(t, of, &o)
 }
 
-// openRows opens the exchanges of a trial.
+// openRows opens the exchanges through which a trial plans to fetch rows.
 func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err error) {
 	j, needs := p.job, p.job.Model.Needs()
 	kinds, here, sums := j.ReadRows(), p.inMemory(of), j.OwnersSums()
 	for k, learned := range j.LearnedKinds() {
-		if learned.Cols > 0 && !of.train { // learned rows are read like any other rows
+		// if nothing is trained, learned rows are read like feature rows
+		if learned.Cols > 0 && !of.train {
 			kinds[k] = learned
 		}
 	}
@@ -139,7 +145,8 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 	return nil
 }
 
-// inMemory returns the ranks whose rows the given rank reads from memory.
+// inMemory returns the ranks whose rows the rank of the trial reads from memory, without fetching
+// them.
 func (p *planner) inMemory(of trialOf) []int {
 	j := p.job
 	all := make([]int, j.Ranks)
@@ -149,28 +156,28 @@ func (p *planner) inMemory(of trialOf) []int {
 	switch own := all[of.rank : of.rank+1]; {
 	case of.layer > 0:
 		return own
-	// rows come from the files, or from the rank's columns
+	// no rows are fetched: they are read from files, or the rank holds its columns of all rows
 	case j.Cache.FromFiles(), of.layer < 0 && j.Mode.Columns:
 		return all
 	case p.shares(), j.Model.LearnsRows() && !p.shards.Schema.Typed():
-		return own // rows of the other ranks of the node are fetched
+		return own // even the rows of the other ranks of the node are fetched
 	}
 	return j.Neighbours(of.rank)
 }
 
-// close frees the memory; nil is allowed.
+// close frees the memory. It may be called on nil.
 func (t *trial) close() {
 	if t == nil {
 		return
 	}
 	if t.Trial != nil {
-		_ = t.Trial.Close() // cannot fail: it has sent nothing
+		_ = t.Trial.Close() // Close cannot fail, because the trial has sent nothing
 	}
 	_ = t.closers.Close()
 }
 
-// prepare prepares a sampled minibatch and completes its shape. If the trial is plain and has room
-// for the minibatch, it skips the preparation: no array would grow.
+// prepare prepares a sampled minibatch and completes its shape. It does not prepare the minibatch
+// if the trial is plain and has room for it, because then no array would grow.
 func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample.Key, train bool,
 	s *shape) error {
 	if t.plain && t.hasRoom(s, train) {
@@ -201,7 +208,8 @@ func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample
 }
 
 // hasRoom reports whether the arrays have room for each number of a shape. If not, it raises the
-// room to what they have once such a minibatch is prepared: an eighth more, as mem.Grow reserves.
+// room to what preparing such a minibatch leaves: an eighth more than the numbers, because mem.Grow
+// reserves that.
 func (t *trial) hasRoom(s *shape, train bool) bool {
 	numbers, room := s.numbers(), t.room[train]
 	if room == nil {
@@ -217,7 +225,7 @@ func (t *trial) hasRoom(s *shape, train bool) bool {
 	return has
 }
 
-// reads sets what a layer reads of a hop; related says that it tells relations apart.
+// reads notes what a layer reads of a hop. The argument related says that it tells relations apart.
 func (h *hopShape) reads(of *nn.Hop, related bool) {
 	if h.read = of.Edges; related {
 		h.rows, h.pairs = of.Forward.Len(), of.Pairs.Len()
@@ -225,14 +233,15 @@ func (h *hopShape) reads(of *nn.Hop, related bool) {
 	}
 }
 
-// heldBytes is the memory of a rank's minibatches, and of what fetches their rows: in slots that
-// have trained; and in slots that have also evaluated or, with a look-ahead cache, only evaluated.
+// heldBytes holds the memory of a rank's minibatches, and of what fetches their rows. TrialBytes is
+// for slots that have trained. The field judged is for slots that have then also evaluated. With a
+// look-ahead cache it is for slots that have only evaluated.
 type heldBytes struct {
 	parallel.TrialBytes
 	judged parallel.TrialBytes
 }
 
-// held returns what the trials of a rank hold.
+// held returns what the minibatches in the trials of a rank take.
 func (r *rankPlan) held() heldBytes {
 	h := heldBytes{r.trial.Bytes(), r.trial.Bytes()}
 	if r.evaluator != nil {
@@ -244,7 +253,7 @@ func (r *rankPlan) held() heldBytes {
 	return h
 }
 
-// missing is a cache that holds nothing.
+// missing is a cache that holds no rows, so every read is a miss.
 type missing struct{ cache.Policy }
 
 func (missing) Feed([]graph.VertexID, []uint8) {}
@@ -258,15 +267,17 @@ func (missing) Step(remote []graph.VertexID, d *cache.Decision) {
 	d.Misses = len(remote)
 }
 
-// sent counts the bytes of a minibatch that go to a device, except its input rows.
+// sent counts the bytes of a minibatch that go to a GPU, without its input rows.
 type sent struct {
 	blocks int // bytes of edges, vertices and labels
-	types  int // bytes of rows of vertex types, which the host makes
+	types  int // bytes of the rows that the host makes for each vertex type
 	room   room
 }
 
-// room is the pinned memory for the largest minibatch of the kind of a given one; 0: not known.
-type room struct{ all, onDevice int } // bytes in any case, and bytes if all rows are on the device
+// room is the pinned memory for the largest minibatch of the same kind as a given one; 0 if it is
+// not known.
+// bytes wherever rows are, and bytes if all rows are on the device
+type room struct{ all, onDevice int }
 
 func (r *room) atLeast(o room) {
 	r.all, r.onDevice = max(r.all, o.all), max(r.onDevice, o.onDevice)
@@ -277,11 +288,12 @@ func (s *sent) atLeast(o sent) {
 	s.room.atLeast(o.room)
 }
 
-// sender is a device with its own memory that counts what is sent to it.
+// sender is a GPU that computes nothing and only counts what is sent to it.
 type sender struct {
 	compute.Accelerator
 	stored compute.Elements
-	mapped bool // the device always reads rows that are not resident in host memory
+	// the GPU reads rows that are not resident from the host's memory, never from a copy
+	mapped bool
 	sent   sent
 	room   room
 }

@@ -13,7 +13,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// perKind is a number of rows of each kind (access.Kinds): of each vertex type, or of all vertices.
+// perKind holds a number for each kind of rows (access.Kinds). A kind is a vertex type; without
+// types all vertices are one kind.
 type perKind []float64
 
 func (k perKind) sum() (all float64) {
@@ -29,7 +30,7 @@ func (k perKind) add(o perKind, factor float64) {
 	}
 }
 
-// bytes returns the bytes of the rows.
+// bytes returns the bytes of the given numbers of rows.
 func (k perKind) bytes(kinds *access.Kinds) (all float64) {
 	for i, n := range k {
 		all += n * float64(kinds.Bytes[i])
@@ -37,7 +38,7 @@ func (k perKind) bytes(kinds *access.Kinds) (all float64) {
 	return all
 }
 
-// each returns k divided by n.
+// each divides every number of k by n, and returns k.
 func (k perKind) each(n int) perKind {
 	for i := range k {
 		k[i] /= float64(max(1, n))
@@ -45,7 +46,7 @@ func (k perKind) each(n int) perKind {
 	return k
 }
 
-// count adds the remote rows of a minibatch that decision d fetches.
+// count adds the numbers of remote rows of a minibatch that the decision d fetches.
 func (k perKind) count(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) {
 	if len(k) == 1 {
 		k[0] += float64(d.Counters().Remote)
@@ -61,7 +62,7 @@ func (k perKind) count(kinds *access.Kinds, remote []graph.VertexID, d *cache.De
 	}
 }
 
-// kinds returns the kinds of rows of the job. Sparse rows count with their average length.
+// kinds returns the kinds of rows of the job. Sparse rows count with their mean length.
 func (p *planner) kinds() *access.Kinds {
 	if p.ofRows == nil {
 		var bytes []int
@@ -73,16 +74,16 @@ func (p *planner) kinds() *access.Kinds {
 	return p.ofRows
 }
 
-// same returns x for each kind of rows.
+// same returns the number x for each kind of rows.
 func (p *planner) same(x float64) perKind { return slices.Repeat(perKind{x}, len(p.kinds().Bytes)) }
 
-// expected returns how many remote rows a minibatch of a rank is expected to read, without the
-// cached ones.
+// expected returns how many remote rows a minibatch of a rank is expected to read that are not
+// cached.
 func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error) {
 	of, rows := p.kinds(), p.same(0)
 	held := make([][]graph.VertexID, len(rows))
 	if len(held) == 1 {
-		held[0] = cached // not copied, as it may hold most vertices
+		held[0] = cached // not copied, because it may hold most vertices
 	} else {
 		for _, v := range cached {
 			kind := of.Of(v)
@@ -100,7 +101,7 @@ func (p *planner) expected(r *rankPlan, cached []graph.VertexID) (perKind, error
 	return rows, nil
 }
 
-// typed adds to the shape of a minibatch the numbers of its vertices by type.
+// typed adds to the shape of a minibatch the number of its vertices of each type.
 func (p *planner) typed(mb *sample.Minibatch, r *rankPlan, s shape) shape {
 	if !p.shards.Schema.Typed() && !p.job.Model.LearnsRows() {
 		return s
@@ -124,7 +125,7 @@ func (p *planner) typed(mb *sample.Minibatch, r *rankPlan, s shape) shape {
 	return s
 }
 
-// reads returns the rows outside the node that a minibatch reads.
+// reads returns the number of rows on other nodes that a minibatch reads, for each kind of rows.
 func (r *rankPlan) reads() perKind {
 	all := slices.Clone(r.remote)
 	for kind, factor := range r.factor {
@@ -133,7 +134,7 @@ func (r *rankPlan) reads() perKind {
 	return all
 }
 
-// remoteOf returns how many vertices of a kind are remote.
+// remoteOf returns the number of remote vertices of a kind.
 func (s *shape) remoteOf(kind int) int {
 	if len(s.kinds) > 1 {
 		return s.kinds[kind].remote
@@ -141,7 +142,8 @@ func (s *shape) remoteOf(kind int) int {
 	return s.remote
 }
 
-// learned counts the learned rows of the frontier, and those of them that other ranks own.
+// learned returns the number of learned rows in the frontier, and the number of these that other
+// ranks own. The argument learns says which vertex types have learned rows.
 func (s *shape) learned(learns []bool) (all, foreign int64) {
 	for t, k := range s.kinds {
 		if learns != nil && learns[t] {
@@ -151,12 +153,12 @@ func (s *shape) learned(learns []bool) (all, foreign int64) {
 	return all, foreign
 }
 
-// widest returns the bytes of the widest row that the input layer of full inference reads, which
-// sets the size of chunks.
+// widest returns the bytes of the widest row that the input layer reads in full inference. The size
+// of chunks follows from it.
 func (p *planner) widest() int {
 	m := &p.job.Model
 	widest := p.shards.RowBytes()
-	if p.job.Sparse { // rows count as dense
+	if p.job.Sparse { // sparse rows count as if they were dense
 		widest = p.shards.Features * p.shards.Type().Size()
 	}
 	if m.LearnsRows() {
@@ -168,9 +170,10 @@ func (p *planner) widest() int {
 	return widest
 }
 
-// learnedBytes returns the memory of a rank's own learned rows: the rows, two moments, the best
-// rows so far, and a position each; and the gradients of a step with their list, assumed to cover
-// as many rows as the rank's own minibatches read.
+// learnedBytes returns the memory of the learned rows that a rank owns. It has the rows, two
+// moments of the optimiser, the best rows so far, and a position for each row. It also has the
+// gradients of a step with their list. These are assumed to be for the number of rows that the
+// rank's own minibatches read.
 func (p *planner) learnedBytes(r *rankPlan) (bytes int64) {
 	m := &p.job.Model
 	if !m.LearnsRows() {
@@ -182,7 +185,7 @@ func (p *planner) learnedBytes(r *rankPlan) (bytes int64) {
 	return p.learnedRows(r)*(16*cols+4) + read*(4*cols+20)
 }
 
-// learnedRows returns the number of a rank's own learned rows.
+// learnedRows returns the number of learned rows that a rank owns.
 func (p *planner) learnedRows(r *rankPlan) (rows int64) {
 	m := &p.job.Model
 	if !m.LearnsRows() {
@@ -198,8 +201,8 @@ func (p *planner) learnedRows(r *rankPlan) (rows int64) {
 	return one.Within(first, end)
 }
 
-// learned counts the learned rows and their sums that come in a step, and the gradients that go
-// back. It returns nil if no rows are learned.
+// learned counts the learned rows and their sums that ranks receive in a step, and the gradients
+// that go back. It returns nil if the model learns no rows.
 func (p *planner) learned() *Shuffles {
 	m, minibatches := &p.job.Model, float64(p.job.Minibatches())
 	if !m.LearnsRows() {
@@ -217,9 +220,9 @@ func (p *planner) learned() *Shuffles {
 			Loaded: r.mean(func(s *shape) float64 { return float64(s.frontier()) }),
 			Hidden: rows, Sums: sums, Bytes: bytes,
 		}, 1/scale)
-		// With a pipeline, all rows, half of the bytes, are assumed to come while the minibatch is
-		// prepared. In fact rows and sums that the step under way changes come later; how many is
-		// not computed.
+		// With a pipeline, all rows, which are half of the bytes, are assumed to come while the
+		// minibatch is prepared. In fact the rows and sums that the current step changes come
+		// later. How many these are is not computed.
 		fetched := 0.0
 		if p.job.Depth > 0 {
 			fetched = bytes / 2
@@ -230,7 +233,7 @@ func (p *planner) learned() *Shuffles {
 	return s
 }
 
-// typedRows measures how fast rows at random places of the types' tables are copied.
+// typedRows measures how fast rows at random places of the tables of vertex types are copied.
 func (c *calibration) typedRows() (float64, error) {
 	p, at := c.planner, 0
 	var all []compute.Rows
@@ -251,7 +254,7 @@ func (c *calibration) typedRows() (float64, error) {
 		}
 		n := int(max(1, min(of.Vertices/int64(p.job.Ranks), int64(tableBytes/of.RowBytes()))))
 		table := mem.Make[byte](n * of.RowBytes())
-		// writes to every page: unwritten ones all map to the same zero page
+		// writes to every page, because all pages that were never written share one zero page
 		for i := 0; i < len(table); i += 512 {
 			table[i] = 1
 		}
