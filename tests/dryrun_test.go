@@ -110,7 +110,7 @@ func TestBadDryRuns(t *testing.T) {
 			{"another model to go on with", func(t *testing.T, dir string) []string {
 				return []string{"train", "--resume", done.dir, "--dry-run", "--set",
 					"model.hidden=8", "--ranks-in-process", "2"}
-			}, usage, []string{"model.hidden", "a run that goes on may change"}},
+			}, usage, []string{"model.hidden", "a resumed run may change only"}},
 		} {
 			t.Run(c.name, c.run)
 		}

@@ -10,7 +10,7 @@ import (
 	"halognn/src/step/parallel"
 )
 
-// settle sets keys that were not given to values that fit the given ones.
+// settle chooses values for keys that were not given, so that they fit the given keys.
 func (c *Config) settle(given func(key string) bool) {
 	if !given("cache.policy") {
 		c.Job.Cache.Policy = c.fittingPolicy()
@@ -24,11 +24,12 @@ func (c *Config) settle(given func(key string) bool) {
 // fittingPolicy returns the first of the default policies that the other settings allow.
 func (c *Config) fittingPolicy() string {
 	spec := c.Spec()
-	if spec.Model.Learned > 0 { // rows change or, with vertex types, have several widths
+	// no cache: learned rows change in training and, with vertex types, differ in width
+	if spec.Model.Learned > 0 {
 		return policy.None
 	}
 	fallbacks := []string{c.Job.Cache.Policy, policy.VIP, policy.Sim}
-	if spec.Locality.Favours() { // draws follow what a cache keeps: best if its rows stay the same
+	if spec.Locality.Favours() { // then draws favour cached rows, so a static policy comes first
 		fallbacks = fallbacks[1:]
 	}
 	for _, name := range fallbacks {
@@ -42,11 +43,12 @@ func (c *Config) fittingPolicy() string {
 	return policy.None
 }
 
-// autoReads are the keys that only some policies read and that policy auto passes to the policies
-// it tries; it chooses the other such keys itself.
+// autoReads lists keys that policy auto passes on to the policies that it tries. Only some policies
+// read these keys. Policy auto chooses the other keys that only some policies read.
 var autoReads = []string{"halo_hops", "scores", "window", "level"}
 
-// Readers returns the cache policies that read a key; nil for a key that does not depend on them.
+// Readers returns the cache policies that read a key. It returns nil for a key that is not one of
+// those that only some policies read.
 func Readers(key string) []string {
 	name, ours := strings.CutPrefix(key, "cache.")
 	if !ours {
@@ -59,8 +61,8 @@ func Readers(key string) []string {
 	return by
 }
 
-// Unread returns notes on keys of the cache that differ from their defaults but that the policy
-// does not read: the user may have intended another policy.
+// Unread returns notes on keys of the cache that the policy does not read although they differ from
+// their defaults. The user may have intended another policy.
 func (c *Config) Unread() (notes []string) {
 	defaults := Default().Flat()
 	for _, k := range c.keys() {
@@ -69,7 +71,8 @@ func (c *Config) Unread() (notes []string) {
 			continue
 		}
 		notes = append(notes, fmt.Sprintf(
-			"%s is %s, but cache.policy is %s, which does not read it; %s does",
+			"%s is %s, but cache.policy is %s, which does not read it; choose %s, or leave "+
+				"the key out",
 			k.Name, k.flat(), c.Job.Cache.Policy, OrList(by)))
 	}
 	return notes

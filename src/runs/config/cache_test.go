@@ -54,11 +54,11 @@ func TestKeysThatThePolicyDoesNotRead(t *testing.T) {
 		{"gamma=0.995 delta=32", ""}, // their defaults
 		{"gamma=0.9 delta=16",
 			"gamma is 0.9, but cache.policy is lookahead, which does not read it; " +
-				"prefetch does|delta is 16, but cache.policy is lookahead"},
+				"choose prefetch, or leave the key out|delta is 16, but cache.policy is lookahead"},
 		{"policy=prefetch gamma=0.9 delta=16 evict=false initial=vip scores=dense halo_hops=1", ""},
 		{"policy=prefetch window=3",
 			"window is 3, but cache.policy is prefetch, which does not read it; " +
-				"lookahead or auto does"},
+				"choose lookahead or auto, or leave the key out"},
 		{"window=3 level=true", ""},
 		{"policy=auto window=3 evict=false", "evict is false, but cache.policy is auto"},
 		{"policy=vip halo_hops=1", "halo_hops is 1, but cache.policy is vip"},

@@ -13,8 +13,8 @@ import (
 
 func (c *Config) faults() []string { return c.faultsOf(func(*Key) bool { return true }) }
 
-// faultsOf returns the errors in the values of some keys, each by itself, and in combinations of
-// values.
+// faultsOf returns the errors in single values, for the keys for which the function of returns
+// true, and all errors in combinations of values.
 func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 	for _, k := range c.keys() {
 		if fault := k.fault(k.Name, plain(k.Brief)); fault != "" && of(k) {
@@ -61,7 +61,8 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 }
 
 // Changes returns an error about every key that must not change but differs from its value at the
-// beginning of the run. A key that the run did not know had its default, or did what before says.
+// beginning of the run. If the run's version did not have a key, its value is the default, or the
+// value that the map before has for it.
 func (c *Config) Changes(began map[string]string) error {
 	var faults []error
 	then := Default().keys()
@@ -85,8 +86,8 @@ func (c *Config) Changes(began map[string]string) error {
 	if faults == nil {
 		return nil
 	}
-	return fmt.Errorf("a run that goes on may change %s, not what makes its numbers; leave these "+
-		"out, or begin another run:\n%w",
+	return fmt.Errorf("a resumed run may change only %s. Other keys would change its numbers; "+
+		"leave these out, or begin another run:\n%w",
 		strings.Join(c.mayChange(), ", "), errors.Join(faults...))
 }
 

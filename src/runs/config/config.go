@@ -8,9 +8,9 @@
 //	   ├─ Changes   keys that differ from a run's first config and must not
 //	   └─ Has       the traits by which reports compare runs
 //
-// A key is a field of Config and a row of the table; nothing else lists keys. The fields are those
-// that other packages read: a key is set where it is used. The package checks words and numbers one
-// by one; what cannot be combined package parallel says.
+// A key is a field of Config and a row of the table; nothing else lists keys. Many of the fields
+// are of types of other packages, which read them, so a key is set where it is used. This package
+// checks each word and number by itself. Package parallel says what cannot be combined.
 package config
 
 import (

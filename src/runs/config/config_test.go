@@ -187,7 +187,7 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"no such word", minimal + "model:\n  kind: transformer\n", nil,
 			[]string{`model.kind is "transformer"; it must be ` + OrList(Words("model.kind"))}},
 		{"set without value", minimal, []string{"train.lr"},
-			[]string{"--set train.lr: it must be key.path=value"}},
+			[]string{"--set train.lr: it must be section.key=value"}},
 		{"set of an unknown key", minimal, []string{"trian.lr=1"},
 			[]string{"--set trian.lr=1: unknown key trian.lr; did you mean train.lr?"}},
 		{"not YAML", "data: [", nil, []string{"not valid YAML"}},

@@ -7,7 +7,7 @@ import (
 	"halognn/src/rows/policy"
 )
 
-// cost is a number from 0 to 1, or auto, which is policy.MeasuredPeerCost.
+// cost is a number from 0 to 1, or the word auto, for which the field is policy.MeasuredPeerCost.
 type cost struct{ bound[float64] }
 
 func costOrAuto(field *float64) *cost {

@@ -16,8 +16,8 @@ type Key struct {
 	Name   string // section.key
 	value         // the field of a Config, its default and its limits
 	Traits Traits
-	Brief  string // its meaning, a phrase without a full stop; Markdown, as Note
-	Note   string // further sentences; may be empty
+	Brief  string // the key's meaning: a phrase of Markdown, without a full stop
+	Note   string // further sentences of Markdown; may be empty
 }
 
 // Traits say what depends on a key. They are bits, combined by |.
@@ -43,9 +43,9 @@ func Has(name string, traits Traits) bool {
 	return k != nil && k.Traits&traits == traits
 }
 
-// Value returns the text of a value as Flat writes it, the same for all ways to write it. It
-// returns an error if there is no such key, with the key that may have been meant, or if the text
-// is no value of the key.
+// Value returns the text in which Flat writes a value of a key, however the given text writes it.
+// An error says that there is no such key, and which key may have been meant, or that the text is
+// not a value of the key.
 func Value(name, text string) (string, error) {
 	keys := new(Config).keys()
 	k := find(keys, name)
@@ -70,7 +70,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Words returns the words that a key accepts; nil for keys of other kinds.
+// Words returns the words that a key accepts, or nil if the key does not take words.
 func Words(name string) []string {
 	if k := find(new(Config).keys(), name); k != nil {
 		if w, ok := k.value.(worded); ok {
@@ -95,17 +95,18 @@ func (k *Key) missing() bool {
 
 // value is the field of a Config that a key sets. Each of the types below binds one field.
 type value interface {
-	reset()                          // sets the default
-	parse(text string) bool          // sets the field; false: text has another kind
+	reset() // sets the default
+	// sets the field from text; false if the text is of another kind
+	parse(text string) bool
 	kind() string                    // "a whole number"
-	limits() string                  // as text: "1 to 64"; "" if the kind has none
+	limits() string                  // what limits the value, such as "1 to 64"; "" if nothing does
 	fault(name, brief string) string // the error in the field, or ""
 	flat() string                    // the field as Config.Flat has it
 	yaml() string                    // the field as a YAML file has it
 }
 
-// bound has the common fields of all values, and the answers of those that have no limits and are
-// written as Go prints them.
+// bound has the fields that all values have. Its methods are for values that have no limits and are
+// written as Go prints them; the other types of values replace them.
 type bound[T any] struct {
 	field    *T
 	fallback T
@@ -123,7 +124,8 @@ type wholeNumber[T int | uint64] struct {
 	least, most T
 }
 
-// whole binds a whole number that is not below least; the method upTo bounds it above.
+// whole binds a field to a whole number. The argument least is the lower limit, and the method upTo
+// sets an upper one.
 func whole[T int | uint64](field *T, fallback, least T) *wholeNumber[T] {
 	return &wholeNumber[T]{bound[T]{field, fallback}, least, math.MaxInt}
 }
@@ -132,7 +134,8 @@ func (w *wholeNumber[T]) upTo(most T) *wholeNumber[T] { w.most = most; return w 
 
 func (w *wholeNumber[T]) parse(text string) bool {
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 && w.least == 0 && T(n) > w.most { // no unsigned number
+	// the text is no number, or is negative for an unsigned field
+	if err != nil || n < 0 && w.least == 0 && T(n) > w.most {
 		return false
 	}
 	*w.field = T(n)
@@ -161,7 +164,7 @@ type realNumber[T float32 | float64] struct {
 	in interval
 }
 
-// number binds a number of an interval; infinity is in none.
+// number binds a field to a number of an interval. Infinity is in no interval.
 func number[T float32 | float64](field *T, fallback T, in interval) *realNumber[T] {
 	return &realNumber[T]{bound[T]{field, fallback}, in}
 }
@@ -184,14 +187,15 @@ func (n *realNumber[T]) fault(name, brief string) string {
 	return fmt.Sprintf("%s is %v; it must be %s: %s", name, *n.field, n.in, brief)
 }
 
-// interval is the numbers from lo to hi; an open bound is not among them.
+// interval holds the numbers from lo to hi. A bound that is open is not in the interval itself.
 type interval struct {
 	lo, hi         float64
 	openLo, openHi bool
 }
 
-// The function from returns the finite numbers >= lo, and the function above those > lo; the
-// methods upTo and below set the upper end.
+// The function from returns the finite numbers that are at least lo, and the function above the
+// finite numbers that are above lo. The method upTo sets an upper bound that is in the interval,
+// and the method below one that is not.
 func from(lo float64) interval  { return interval{lo: lo, hi: math.Inf(1), openHi: true} }
 func above(lo float64) interval { i := from(lo); i.openLo = true; return i }
 
@@ -279,7 +283,7 @@ type named[T comparable] struct {
 	values []T // the values, in the order of their words
 }
 
-// either binds a choice of two words: the field says whether it is the second.
+// either binds a field to a choice of two words. The field is true for the second word.
 func either(field *bool, no, yes word) *named[bool] {
 	return &named[bool]{bound[bool]{field, false}, []word{no, yes}, []bool{false, true}}
 }
@@ -352,7 +356,7 @@ func (p *pathName) fault(name, brief string) string {
 	return ""
 }
 
-// fanoutList is the fanouts of all hops.
+// fanoutList is a list of fanouts, one for each hop.
 type fanoutList struct{ bound[[]int] }
 
 func fanouts(field *[]int, fallback ...int) *fanoutList {
@@ -398,7 +402,7 @@ func (f *fanoutList) fault(name, _ string) string {
 	return strings.Join(faults, "\n")
 }
 
-// countOrAll is a whole number, or all, which is 0.
+// countOrAll is a whole number, or the word all, for which the field is 0.
 type countOrAll struct{ *wholeNumber[int] }
 
 func (c *countOrAll) parse(text string) bool {
@@ -425,7 +429,7 @@ func (c *countOrAll) fault(name, brief string) string {
 	return c.wholeNumber.fault(name, brief)
 }
 
-// negatives is how negatives of links are drawn.
+// negatives says how the negatives of links are drawn.
 type negatives struct{ bound[sample.Negatives] }
 
 func (n *negatives) parse(text string) (ok bool) {
@@ -439,7 +443,7 @@ func (n *negatives) parse(text string) (ok bool) {
 func (n *negatives) kind() string   { return "uniform:k, joint:k, local:k or batch" }
 func (n *negatives) limits() string { return "k at least 1" }
 
-// weightList is the weights of classes: a word, or a number for each.
+// weightList is the weights of classes: a word, or a number for each class.
 type weightList struct{ bound[Loss] }
 
 func weights(field *Loss) *weightList { return &weightList{bound[Loss]{field, Loss{}}} }

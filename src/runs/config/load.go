@@ -15,14 +15,15 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Load applies the YAML file, if path is not empty, and then the settings key=value to the defaults,
-// and checks the result. It returns all errors at once, each with its line in the file, or as --set.
+// Load takes the defaults and sets the keys of the YAML file, unless path is empty, then those of
+// the settings key=value. It checks the result and returns all errors at once, each with its line
+// in the file, or with its --set.
 func Load(path string, sets []string) (*Config, error) {
 	c, b, inFile, err := read(path, sets)
 	if err != nil {
 		return nil, err
 	}
-	if len(b.faults) == 0 { // check values only if all of them parsed
+	if len(b.faults) == 0 { // values are checked only if all of them could be read
 		b.judge(c.faults())
 	}
 	if err := errors.Join(b.faults...); err != nil {
@@ -34,8 +35,8 @@ func Load(path string, sets []string) (*Config, error) {
 	return c, nil
 }
 
-// read returns the settings before their values are checked, the binder with the errors met so far,
-// and how many of these are about the file.
+// read returns the settings, whose values are not checked yet, the binder with the errors so far,
+// and the number of errors about the file.
 func read(path string, sets []string) (c *Config, b *binder, inFile int, err error) {
 	c = Default()
 	b = &binder{keys: c.keys()}
@@ -55,9 +56,9 @@ func read(path string, sets []string) (c *Config, b *binder, inFile int, err err
 	return c, b, inFile, nil
 }
 
-// Keeps returns the error of Changes between the config of a run and the config with which it is to
-// go on. Call it before Load, whose errors about combinations may advise to change keys that must
-// not change. It leaves all other errors to Load.
+// Keeps compares the config of a run with the config with which the run is to be resumed, and
+// returns the error of Changes. Call it before Load: errors of Load about combinations may advise
+// to change keys that must not change. Keeps leaves all other errors to Load.
 func Keeps(run, path string, sets []string) error {
 	began, b, _, err := read(run, nil)
 	if err != nil || len(b.faults) > 0 {
@@ -106,7 +107,8 @@ func (b *binder) judge(faults []string) {
 }
 
 func (b *binder) file(text []byte) {
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // the mark with which some editors begin
+	// the byte order mark that some editors write
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	parsed, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		fault := strings.TrimSpace(yaml.FormatError(err, false, false))
@@ -123,16 +125,18 @@ func (b *binder) file(text []byte) {
 	}
 }
 
-// gone are keys of earlier versions, which stand in the files of their runs and changed no number.
+// gone lists keys of earlier versions that this version does not have. They changed no numbers, so
+// they are ignored in the configs of old runs.
 var gone = []string{"sample.kernel"}
 
-// before has the keys that earlier versions lack and whose default changes what those versions did,
-// each with the value that keeps it. Only jobs with learned rows read these keys.
+// before maps keys that earlier versions lack to the values with which a job does what those
+// versions did. The defaults of these keys do something else. Only jobs with learned rows read
+// them.
 var before = map[string]string{"model.learned_scale": "1", "model.learned_unread": "keep"}
 
-// meansAsBefore gives the keys of before their earlier meaning if the config is a whole config of a
-// version that lacks them: the config of a run, or what `halognn config` prints. People give few
-// keys; a whole config gives all keys of its version.
+// meansAsBefore sets the keys of the map before to its values if the config is a whole config of a
+// version that lacks these keys. A whole config is that of a run, or what `halognn config` prints.
+// A config with at least half of the keys counts as whole, because people give few keys.
 func (b *binder) meansAsBefore() {
 	if len(b.given) < len(b.keys)/2 {
 		return
@@ -144,7 +148,7 @@ func (b *binder) meansAsBefore() {
 	}
 }
 
-// node walks the file: mappings give keys, everything else is a value.
+// node walks the file. Mappings hold sections and keys; everything else is a value.
 func (b *binder) node(key string, n ast.Node) {
 	where := fmt.Sprintf("line %d", n.GetToken().Position.Line)
 	switch n := n.(type) {
@@ -189,15 +193,16 @@ func (b *binder) node(key string, n ast.Node) {
 	}
 }
 
-// continues reports whether a pair of a mapping in braces is no key, but a number alone, which
-// follows a comma in the value of the key before it.
+// continues reports whether a pair of a mapping in braces is not a key, but a number alone. Such a
+// number belongs to the value of the key before it, a list with commas.
 func continues(pair *ast.MappingValueNode) bool {
 	_, alone := pair.Value.(*ast.NullNode)
 	_, err := strconv.ParseFloat(pair.Key.GetToken().Value, 64)
 	return alone && err == nil
 }
 
-// unquoted is the fault of a list without quotes in braces, whose second entry is pairs[i].
+// unquoted returns the error of a list in braces that has no quotes. The second entry of the list
+// is pairs[i].
 func unquoted(pairs []*ast.MappingValueNode, i int) string {
 	key, list := pairs[i-1].Key.GetToken().Value, pairs[i-1].Value.GetToken().Value
 	for ; i < len(pairs) && continues(pairs[i]); i++ {
@@ -221,7 +226,7 @@ func (b *binder) sets(all []string) {
 		k := find(b.keys, name)
 		switch {
 		case !ok:
-			b.fault(where, "it must be key.path=value")
+			b.fault(where, "it must be section.key=value")
 		case k == nil:
 			b.fault(where, "unknown key %s%s", name, suggestion(b.keys, name))
 		default:

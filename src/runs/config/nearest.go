@@ -32,7 +32,9 @@ func names(keys []*Key) (all []string) {
 func nearest(names []string, unknown string) (best string) {
 	key := func(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 	unknown = strings.ToLower(unknown)
-	fewest := [2]int{1 + len(unknown)/2} // and among names as near, the whole distance
+	// the second number decides between names that are equally near: it is the distance of the
+	// whole names
+	fewest := [2]int{1 + len(unknown)/2}
 	for _, name := range names {
 		edits := editDistance(unknown, name)
 		d := [2]int{edits, edits}

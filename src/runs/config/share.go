@@ -30,7 +30,7 @@ func parseShare(text string) (residence.GPURows, error) {
 	return residence.GPURows{Set: true, Fraction: x}, nil
 }
 
-// rowShare is how many rows lie on a device.
+// rowShare says how many rows lie in the memory of a GPU.
 type rowShare struct{ bound[residence.GPURows] }
 
 func share(field *residence.GPURows) *rowShare {

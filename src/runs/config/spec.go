@@ -9,7 +9,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Spec returns the job that the config describes: Job, with what follows from other keys.
+// Spec returns the job that the config describes: the field Job, completed by what follows from
+// other keys.
 func (c *Config) Spec() job.Spec {
 	s := c.Job
 	o := nn.DefaultOptimizer(s.Optimizer.Kind)

@@ -15,9 +15,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Larger values are mistakes that would exhaust the memory.
+// Limits of keys. Larger values are mistakes that would exhaust the memory.
 const (
-	mostEpochs = 1e9 // below the epochs that access counts with
+	mostEpochs = 1e9 // less than the number of epochs up to which package access counts
 	mostLayers = 64
 	mostHidden = 1 << 16
 	mostHeads  = 1 << 10
@@ -31,7 +31,7 @@ const layerVertices = 8192
 // free marks keys that a run may change at any time without affecting its numbers.
 const free = MayChange | SameEpoch
 
-// section is the keys below one name.
+// section holds the keys that are below one name in the file.
 type section struct {
 	name, doc string // the doc is paragraphs of Markdown
 	keys      []*Key
