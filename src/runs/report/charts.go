@@ -42,7 +42,8 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 	return slices.DeleteFunc(all, func(c *chart.Chart) bool { return c.Empty() })
 }
 
-// part numbers and names chart i of several charts of one kind.
+// part gives the i-th of several charts of one kind a number and a name. The argument of is the
+// number of these charts.
 func part(c *chart.Chart, i, of int, name string) *chart.Chart {
 	if of > 1 {
 		c.ID, c.Title = fmt.Sprintf("%s-%d", c.ID, i+1), c.Title+": "+name
@@ -50,7 +51,8 @@ func part(c *chart.Chart, i, of int, name string) *chart.Chart {
 	return c
 }
 
-// series returns a number of each record, with its epoch.
+// series returns a curve over epochs. The function of reads a number from a record; records without
+// it are left out.
 func series(records []values, of func(values) (float64, bool)) (x, y []float64) {
 	for _, e := range records {
 		epoch, _ := e.num(&the.epoch.Epoch)
@@ -84,8 +86,9 @@ func bins(runs []*Run) int {
 	return max(1, (n+mostPoints-1)/mostPoints)
 }
 
-// binned returns a point for every size steps, from the beginning of the run: sum(part)/sum(whole)
-// over the steps. Steps that lack one of the two are left out.
+// binned returns the points of a curve over the steps of the run. The argument size is the number
+// of steps of a point. The function of returns the numbers part and whole of a step, and a point is
+// sum(part)/sum(whole). Steps that lack one of the two are left out.
 func (r *Run) binned(size int, of func(i int) (part, whole float64, ok bool)) (x, y []float64) {
 	place := r.places()
 	part, whole, n := 0.0, 0.0, 0
@@ -104,8 +107,8 @@ func (r *Run) binned(size int, of func(i int) (part, whole float64, ok bool)) (x
 	return x, y
 }
 
-// places returns the number of each recorded step, counted from the beginning of the run. Records
-// may be missing.
+// places returns the number of each recorded step, counted from the beginning of the run. It counts
+// steps whose records are missing too.
 func (r *Run) places() []float64 {
 	longest := 0.0
 	for i := range r.Steps.n {
@@ -189,7 +192,7 @@ func validation(runs []*Run, metric string) *chart.Chart {
 		}
 	}
 	return chart.New("accuracy", "Validation", "Beside the name of a run stands its test metric, "+
-		"with all neighbours and the weights of the best epoch; that of several runs is in the "+
+		"with all neighbours and the weights of the best epoch. For several runs it is in the "+
 		"table By validation. Dashed: the metric of the minibatches while they were trained, with "+
 		"dropout on.", c)
 }
@@ -267,7 +270,8 @@ func scalingChart(runs []*Run) *chart.Chart {
 		"efficiency, the share of the ideal speed-up over the fewest ranks.", c)
 }
 
-// weakScalingChart draws seeds a second over ranks, in the same way.
+// weakScalingChart draws seeds trained a second over ranks, with the ideal line and the efficiency
+// at each point.
 func weakScalingChart(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "ranks", Y: "seeds per s", LogX: true, LogY: true}
 	rate := func(p point) float64 { return p.seeds / p.step }
@@ -276,13 +280,14 @@ func weakScalingChart(runs []*Run) *chart.Chart {
 			ranks float64) float64 {
 			return rate(first) * ranks / float64(first.ranks)
 		})
-	return chart.New("weak-scaling", "Weak scaling", "Each rank has as many seeds a step. Both "+
-		"axes are "+
-		"logarithmic. At the points: efficiency, the share of the ideal speed-up over the "+
-		"fewest ranks.", c)
+	return chart.New("weak-scaling", "Weak scaling", "A rank has the same number of seeds a "+
+		"step at every point. Both axes are logarithmic. At the points: efficiency, the share "+
+		"of the ideal speed-up over the fewest ranks.", c)
 }
 
-// addStudies adds the studies of a kind, each with its ideal line, which begins at the first point.
+// addStudies adds a curve for each scaling study that is weak or strong, as the argument weak says.
+// The function y returns the value of a point, and ideally the value of the ideal line, which
+// begins at the first point.
 func addStudies(c *chart.Curves, runs []*Run, weak bool, y func(point) float64,
 	ideally func(first point, ranks float64) float64) {
 	for i, s := range studies(runs) {
@@ -315,8 +320,8 @@ var phaseColors = map[string]int{
 	"forward": 5, "backward": 0, "shuffle": 16, "sync": 7, "update": 6, "wait": 1, "save": 9,
 }
 
-// trainingPhases run one after the other on the training goroutine, and add up to the epoch; the
-// others run concurrently.
+// trainingPhases run one after the other on the training goroutine, and add up to the epoch. The
+// other phases run beside them.
 var trainingPhases = []string{"forward", "backward", "shuffle", "sync", "update", "wait",
 	"save"}
 
@@ -361,7 +366,8 @@ func overlapChart(runs []*Run) *chart.Chart {
 			w, ok := e.num(&the.epoch.WaitFraction)
 			return 100 * w, ok
 		})
-		wait, _ := mean(r.Epochs, &the.epoch.WaitFraction) // without epochs there is no curve
+		// without epochs the curve is empty and not drawn
+		wait, _ := mean(r.Epochs, &the.epoch.WaitFraction)
 		c.Add(chart.Curve{Names: []string{r.Name}, End: fmt.Sprintf(": %.1f", 100*(1-wait)), X: x,
 			Y: y, Color: r.color})
 	}

@@ -11,8 +11,8 @@ import (
 	"halognn/src/runs/config"
 )
 
-// differing returns, in order, the config keys in which the runs differ. It leaves out the keys
-// that the function but picks, and those that do not affect the result.
+// differing returns, in order, the config keys in which the runs differ. It leaves out the keys for
+// which the function but returns true, and those that do not affect the result.
 func differing(runs []*Run, but func(key string) bool) []string {
 	keys := map[string]bool{}
 	for _, r := range runs {
@@ -39,8 +39,8 @@ func cacheKey(key string) bool  { return strings.HasPrefix(key, "cache.") }
 func batchKey(key string) bool  { return strings.HasPrefix(key, "sample.batch") }
 func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
 
-// alike reports whether runs are on the same graph and their configs differ only in keys that the
-// function but picks.
+// alike reports whether runs are on the same graph and their configs differ only in keys for which
+// the function but returns true.
 func alike(a, b *Run, but func(key string) bool) bool {
 	graph := &the.summary.Graph
 	if a.Summary != nil && b.Summary != nil &&
@@ -50,9 +50,9 @@ func alike(a, b *Run, but func(key string) bool) bool {
 	return len(differing([]*Run{a, b}, but)) == 0
 }
 
-// dataOf names the data set of a run. It is the size of the graph, so that all partitions of one
-// graph are one data set. A run without a summary does not know that size: it has the directory of
-// its parts.
+// dataOf returns a text that identifies the data set of a run. It is the size of the graph, so that
+// all partitions of one graph are one data set. A run without a summary does not know that size;
+// its text is the directory of its parts.
 func dataOf(r *Run) string {
 	if g := graphOf(r); g != "" {
 		return g
@@ -72,10 +72,10 @@ func byData(runs []*Run) [][]*Run {
 	})
 }
 
-// seedKey picks the settings in which repetitions of one job differ.
+// seedKey reports whether repetitions of one job may differ in a key.
 func seedKey(key string) bool { return key == "train.seed" || key == "data.split" }
 
-// repeated divides runs into jobs: the runs of each differ in seeds and splits only.
+// repeated divides runs into jobs. The runs of a job differ only in seeds and splits.
 func repeated(runs []*Run) [][]*Run {
 	return groups(runs, func(a, b *Run) bool {
 		ranksA, _ := a.ranks()
@@ -155,8 +155,8 @@ func baseline(r *Run, runs []*Run) *Run {
 }
 
 // study is a scaling study: runs of the same settings on different numbers of ranks, fewest first.
-// Strong scaling divides the work of an epoch among more ranks; weak scaling gives each rank as
-// many seeds a step.
+// Strong scaling divides the work of an epoch among more ranks. Weak scaling gives a rank the same
+// number of seeds a step on any number of ranks.
 type study struct {
 	name   string // the settings that distinguish it from other studies; empty if there is only one
 	points []point
@@ -168,13 +168,13 @@ type point struct {
 	ranks int
 	// seconds of an epoch: median over the epochs of a run, then median over the runs
 	seconds float64
-	step    float64 // seconds of a step, in the same way; 0 if unknown
+	step    float64 // seconds of a step, the same median; 0 if unknown
 	seeds   float64 // seeds of the first step, on all ranks; 0 if unknown
 }
 
-// weak reports whether each rank has equally many seeds a step at all points. It goes by the
-// settings: ranks with unequally many seeds change the size of minibatches, so the seeds of a step
-// show it only roughly.
+// weak reports whether a rank has the same number of seeds a step at all points. It compares
+// settings, not recorded seeds: if ranks have different numbers of seeds, minibatches have too, so
+// recorded seeds show it only roughly.
 func (s *study) weak() bool {
 	batch, _ := s.points[0].runs[0].setting("sample.batch")
 	return !slices.ContainsFunc(s.points, func(p point) bool {
@@ -186,7 +186,7 @@ func (s *study) weak() bool {
 	})
 }
 
-// speedup is the speed-up of an epoch or, in weak scaling, of the seeds trained a second.
+// speedup returns the speed-up of an epoch or, in weak scaling, of the seeds trained a second.
 func (s *study) speedup(i int) float64 {
 	if p, first := s.points[i], s.points[0]; s.weak() {
 		return p.seeds / p.step / (first.seeds / first.step)
@@ -194,12 +194,13 @@ func (s *study) speedup(i int) float64 {
 	return s.points[0].seconds / s.points[i].seconds
 }
 
-// efficiency is the speed-up divided by the ideal one; both are relative to the fewest ranks.
+// efficiency returns the speed-up divided by the ideal speed-up. Both are relative to the fewest
+// ranks.
 func (s *study) efficiency(i int) float64 {
 	return s.speedup(i) * float64(s.points[0].ranks) / float64(s.points[i].ranks)
 }
 
-// sameSeeds reports whether the first steps of two runs have equally many seeds.
+// sameSeeds reports whether the first steps of two runs have the same number of seeds.
 func sameSeeds(a, b *Run) bool {
 	seedsA, knownA := a.Steps.at(&the.step.Seeds, 0)
 	seedsB, knownB := b.Steps.at(&the.step.Seeds, 0)
@@ -216,11 +217,11 @@ func timed(r *Run) bool {
 	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
 }
 
-// equalWork groups runs that differ only in ranks and in keys that the function but picks: the same
-// graph and parts, the same pretended nodes, and equally many threads a rank. A group on a single
-// number of ranks joins a group with other batch sizes if their steps have equally many seeds. A
-// group on several numbers of ranks stays as it is, or a weak study would lose a point to a strong
-// study with as many seeds.
+// equalWork groups runs that differ only in ranks and in keys for which the function but returns
+// true. The runs of a group have the same graph and parts, the same pretended nodes, and the same
+// number of threads a rank. A group on one number of ranks joins a group with other batch sizes if
+// their steps have the same number of seeds. A group on several numbers of ranks does not, because
+// a weak study would then lose a point to a strong study with the same number of seeds.
 func equalWork(runs []*Run, but func(key string) bool) (all [][]*Run) {
 	same := groups(runs, func(a, b *Run) bool { return alike(a, b, but) })
 	for _, several := range []bool{true, false} { // so that the order of the runs does not matter
@@ -289,7 +290,7 @@ func studies(runs []*Run) (out []study) {
 // byMetric divides runs by data set and validation metric, as different metrics mean different
 // tasks and losses. An unfinished run, whose metric is unknown, joins the runs on the same parts.
 func byMetric(runs []*Run) (all [][]*Run, names []string) {
-	of := map[string]string{} // metric by parts
+	of := map[string]string{} // the metric of the runs on each directory of parts
 	for _, r := range runs {
 		if parts, ok := r.setting("data.parts"); ok && r.metric() != "" {
 			of[parts] = r.metric()

@@ -19,7 +19,7 @@ func plain(v any) string {
 	return ""
 }
 
-// flat replaces an object within a record by its values, under keys with a dot.
+// flat replaces an object within a record by its values, whose keys are joined by dots.
 func flat(r values) values {
 	out := map[string]any{}
 	flatten("", r, out)

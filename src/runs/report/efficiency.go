@@ -68,7 +68,8 @@ func (r *Run) computation() (seconds float64, ok bool) {
 	return seconds, ok && seconds > 0
 }
 
-// sameWork picks the settings that do not change how much an epoch computes: caches, rates, seeds.
+// sameWork reports whether a key does not change how much an epoch computes, as those of caches,
+// rates and seeds.
 func sameWork(key string) bool {
 	switch key {
 	case "train.lr", "train.schedule", "train.step_epochs", "train.weight_decay", "train.epochs",
@@ -109,7 +110,7 @@ func smallestRuns(runs []*Run) map[*Run]float64 {
 	return of
 }
 
-// withoutEfficiency says which metrics have no value in which runs, and why.
+// withoutEfficiency returns sentences that say which metrics have no value in which runs, and why.
 func withoutEfficiency(runs []*Run) string {
 	var sentences []string
 	told := map[string]bool{}
@@ -159,7 +160,7 @@ func whyNone(r *Run, f field) string {
 }
 
 // slowest returns a sentence about the rank for which the others wait, and where to read what to
-// do; "" if the rank is not known.
+// do. It is empty if that rank is not known.
 func slowest(r *Run) string {
 	text, err := json.Marshal(r.Summary.object(&the.summary.Efficiency))
 	var e record.Efficiency

@@ -12,7 +12,7 @@ func locality(runs []*Run) table {
 		id: "locality", title: "Draws of what is at hand",
 		columns: []string{"run", "factor, by epoch", "loading: first epoch", "last"},
 		note: "Factor: how many times likelier vertices at hand were drawn; a factor that stayed " +
-			"is named once. Loading: its share of the time, from counts and given rates.",
+			"is named once. Loading: its share of the time, by counts and given rates.",
 	}
 	for _, r := range runs {
 		var factors, shares []string

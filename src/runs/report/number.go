@@ -8,7 +8,7 @@ import (
 	"halognn/src/model/task"
 )
 
-// cell formats a number that may be chart.Absent.
+// cell formats a number, or returns chart.Absent if ok is false.
 func cell(x float64, ok bool) string {
 	if !ok {
 		return chart.Absent
@@ -16,7 +16,7 @@ func cell(x float64, ok bool) string {
 	return chart.Number(x)
 }
 
-// count is cell for counts: it rounds means to whole numbers.
+// count formats a count as cell does. It rounds means to whole numbers.
 func count(x float64, ok bool) string { return cell(math.Round(x), ok) }
 
 // metricText formats a value of a metric as the run does.

@@ -112,7 +112,7 @@ func warnings(runs []*Run) (out []string) {
 	for _, r := range runs {
 		for i, fault := range r.Damaged {
 			if i == mostDamages {
-				out = append(out, fmt.Sprintf("%s: %d more that could not be read", r.Name,
+				out = append(out, fmt.Sprintf("%s: %d more records could not be read", r.Name,
 					len(r.Damaged)-i))
 				break
 			}

@@ -19,8 +19,8 @@ import (
 // values is one JSON object.
 type values map[string]any
 
-// most is the largest number accepted in a record, which keeps sums and means finite. No count,
-// time or loss comes near it.
+// The constant most is the largest number accepted in a record. It keeps sums and means finite; no
+// count, time or loss comes near it.
 const most = 1e100
 
 // numberOf returns a value of a record as a number; ok is false if it is not a number.
@@ -81,7 +81,7 @@ func (c *columns) add(r values) {
 // at returns a number of record i, and whether the record has it.
 func (c *columns) at(f field, i int) (float64, bool) { return c.under(keyOf(f), i) }
 
-// under is at by key.
+// under does what at does, for a key.
 func (c *columns) under(key string, i int) (float64, bool) {
 	column := c.of[key]
 	if i >= len(column) || math.IsNaN(column[i]) {
@@ -92,7 +92,7 @@ func (c *columns) under(key string, i int) (float64, bool) {
 
 func (c *columns) keys() []string { return slices.Sorted(maps.Keys(c.of)) }
 
-// must lists the required numbers of each kind of record.
+// must maps each kind of record to the numbers that it must have.
 var must = map[string][]field{
 	record.KindStep:  {&the.step.Epoch, &the.step.Step, &the.step.Loss},
 	record.KindEpoch: {&the.epoch.Epoch, &the.epoch.Seconds},
@@ -102,7 +102,7 @@ var must = map[string][]field{
 // longestLine limits the memory for a line of a damaged file.
 const longestLine = 16 << 20
 
-// readMetrics sorts the records by kind.
+// readMetrics reads the records of a run and keeps them by kind.
 func (r *Run) readMetrics(path string) error {
 	f, err := mem.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -138,8 +138,8 @@ func (r *Run) damage(format string, args ...any) {
 	r.Damaged = append(r.Damaged, visible(fmt.Sprintf(format, args...)))
 }
 
-// readLine returns a line, and whether it is complete. If a line is longer than longestLine, it
-// returns the beginning.
+// readLine returns a line, and whether it is complete. Of a line longer than longestLine it returns
+// the beginning.
 func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
 	for {
 		piece, err := r.ReadSlice('\n')

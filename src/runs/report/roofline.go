@@ -34,7 +34,8 @@ func kernelsOf(r *Run) (all []kernel) {
 	return all
 }
 
-// roofs are the measured rates of the device of a metered run.
+// roofs returns the rates that were measured of the device of a metered run: bytes/s of copies, and
+// flop/s of matrix products.
 func roofs(r *Run) (copies, product float64, ok bool) {
 	copies, _ = r.Kernels.num(&the.kernels.Copy)
 	product, _ = r.Kernels.num(&the.kernels.Product)

@@ -99,8 +99,8 @@ func flatten(prefix string, from map[string]any, to map[string]any) {
 	}
 }
 
-// name names runs by the last elements of their paths, as many as make the names unique. Equal
-// paths are kept whole.
+// name names each run by the last elements of its path. It takes as many elements as make the names
+// unique. Equal paths are kept whole.
 func name(runs []*Run) {
 	for n, longest := 1, 1; n <= longest; n++ {
 		seen := map[string]bool{}
@@ -209,7 +209,7 @@ func (r *Run) seconds() (float64, bool) {
 // mean returns the mean of a number over the records that have it, and whether any has.
 func mean(records []values, f field) (float64, bool) { return meanUnder(records, keyOf(f)) }
 
-// meanUnder is mean by key.
+// meanUnder does what mean does, for a key.
 func meanUnder(records []values, key string) (float64, bool) {
 	sum, n := 0.0, 0
 	for _, e := range records {
@@ -221,7 +221,7 @@ func meanUnder(records []values, key string) (float64, bool) {
 	return sum / float64(max(1, n)), n > 0
 }
 
-// meanOf is mean over the numbers of an object within the records, such as phase_seconds.
+// meanOf returns the mean of each number of an object within the records, such as phase_seconds.
 func meanOf(records []values, object field) map[string]float64 {
 	inner := make([]values, len(records))
 	out := map[string]float64{}
@@ -258,8 +258,8 @@ func transfers(epochs []values) (float64, bool) {
 	return rows + sums, known
 }
 
-// hitRate is 1 - (transferred rows and sums) / remote accesses. Without a summary it is computed
-// from the epochs.
+// hitRate returns 1 - (transferred rows and sums) / remote accesses. Without a summary it is
+// computed from the epochs.
 func (r *Run) hitRate() (float64, bool) {
 	if x, ok := r.Summary.num(&the.summary.HitRate); ok {
 		return x, true

@@ -34,7 +34,7 @@ func scoreOf(runs []*Run, f field) (s score) {
 	return s
 }
 
-// text formats a score of the job: of several runs the mean and the standard deviation, in points.
+// text formats a score of the job. For several runs it gives the mean and the standard deviation.
 func (j *job) text(s score) string {
 	text := metricText(j.runs[0].metric(), s.mean, s.n > 0)
 	if s.n < 2 {
@@ -57,7 +57,8 @@ func (r *Run) Scores() string {
 }
 
 // jobsOf divides runs of one data set and metric into jobs, best by validation first. Runs without
-// a validation value belong to no job. A run may lack a test value, which chooses nothing.
+// a validation value belong to no job. A run may lack a test value, because the order does not
+// depend on it.
 func jobsOf(runs []*Run) (jobs []job) {
 	valued := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
 		_, valid := r.Summary.num(&the.summary.ValidMetric)
@@ -74,7 +75,8 @@ func jobsOf(runs []*Run) (jobs []job) {
 	return jobs
 }
 
-// jobNames names jobs: by their directories or, if some were repeated, by the settings that differ.
+// jobNames names jobs by their directories or, if some were repeated, by the settings in which jobs
+// differ.
 func jobNames(all [][]*Run) []string {
 	names := groupNames(all, seedKey)
 	several := slices.ContainsFunc(all, func(g []*Run) bool { return len(g) > 1 })

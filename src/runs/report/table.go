@@ -279,7 +279,7 @@ func weakScaling(runs []*Run) table {
 		id: "weak-scaling", title: "Weak scaling",
 		columns: []string{"runs", "ranks", "s/step", "seeds/s", "speed-up", "efficiency",
 			"seeds/step"},
-		note: "Each rank has as many seeds a step. Against the fewest ranks.",
+		note: "A rank has the same number of seeds a step on any ranks. Against the fewest.",
 	}
 	for _, s := range studies(runs) {
 		if !s.weak() {

@@ -10,10 +10,10 @@ import (
 	"halognn/src/step/residence"
 )
 
-// the has one of each record, as runs write them. Only addresses of its fields are used: a number
-// of a run's files is asked for by the field that the run wrote, as in
-// r.Summary.num(&the.summary.HitRate). So a field that is renamed does not compile here, and one
-// whose key changes is found by its new key.
+// The variable the has one of each kind of record that runs write. Only the addresses of its fields
+// are used: code that wants a number of a run's files names the field that the run wrote, as in
+// r.Summary.num(&the.summary.HitRate). So a field that is renamed does not compile here, and a
+// field whose JSON key changes is found by its new key.
 var the struct {
 	step    record.Step
 	epoch   record.Epoch
@@ -25,10 +25,10 @@ var the struct {
 	kernel  meter.Kernel
 }
 
-// field is the address of a field of the.
+// field is the address of a field of the variable the.
 type field any
 
-// jsonKeys has the JSON key of every field.
+// jsonKeys maps every field to its JSON key.
 var jsonKeys = func() map[field]string {
 	all := map[field]string{}
 	var walk func(reflect.Value)

@@ -8,16 +8,16 @@ import (
 	"halognn/src/base/chart"
 )
 
-// rowOf has the epochs that one bar shows: all epochs of a run if there are several runs, or one
-// epoch of a single run.
+// rowOf holds the epochs that one bar shows. If there are several runs, these are all epochs of a
+// run; if there is one run, they are one epoch.
 type rowOf struct {
 	name   string
 	run    *Run
 	epochs []values
 }
 
-// mostEpochs is the largest number of epochs shown of a single run; of a run with more epochs, this
-// many are shown, equally far apart.
+// mostEpochs is the largest number of epochs that are shown of a single run. If it has more, that
+// number is shown, equally far apart.
 const mostEpochs = 12
 
 func rowsOf(runs []*Run) (rows []rowOf) {
@@ -76,7 +76,8 @@ func tier(epochs []values, i int) float64 {
 	return x
 }
 
-// unknownTier is the tier of transferred rows in old runs, which recorded only their number.
+// unknownTier is the name of the tier of transferred rows in old runs, which recorded only how many
+// there were.
 const unknownTier = "transferred, kind not recorded"
 
 func tierPieces(from int) (out []chart.Piece) {
@@ -244,7 +245,7 @@ func hitRates(runs []*Run) *chart.Chart {
 }
 
 // evictions returns the steps at which rows were evicted. If rows were evicted at most steps, as
-// with SIEVE, marks would not help: it returns none, and true.
+// with SIEVE, marks would not help: then evictions returns no steps, and all is true.
 func (r *Run) evictions() (marks []float64, all bool) {
 	place := r.places()
 	for k := range r.Steps.n {
