@@ -7,7 +7,7 @@ import (
 	"halognn/src/step/parallel"
 )
 
-// learnedRows makes the learned rows of the own vertices.
+// learnedRows makes the learned rows of the vertices that the rank owns.
 func (s *Session) learnedRows() *nn.Learned {
 	var ranges []nn.LearnedRange
 	starts, types, own := s.Shards.Ranges(), s.Shards.Schema.NumTypes(), s.Shards.Offsets[s.First]
@@ -29,8 +29,8 @@ func (s *Session) learnedRows() *nn.Learned {
 		!s.Forward)
 }
 
-// openLearned gives a training strategy the exchanges of learned rows, if the model learns some.
-// close closes them. Collective, as is close.
+// openLearned opens the exchanges of learned rows, if the model learns some, and sets them in o,
+// the options of a training strategy. The function close closes them. Both are collective.
 func (s *Session) openLearned(o *parallel.Options) (close func() error, err error) {
 	if s.Learned.Cols == 0 || s.Forward {
 		return func() error { return nil }, nil

@@ -39,12 +39,13 @@ import (
 // Session is one rank's state for running minibatches through a model, in training or inference.
 type Session struct {
 	Env
-	asked   string // the metric that is asked for; "" or auto: the default of the task
-	Forward bool   // nothing is trained, so the parts need no training seeds and no labels
+	// name of the metric that was asked for; "" or "auto" for the default of the task
+	asked   string
+	Forward bool // nothing is trained, so the parts need no training seeds and no labels
 	Task    *task.Task
 	Metric  *task.Metric
 
-	First, Last int // own parts [first, last)
+	First, Last int // the rank has the parts First to Last-1
 	Job         *job.Job
 	Topology    *sample.Topology
 	Model       *nn.Model
@@ -56,52 +57,53 @@ type Session struct {
 	Strategy *parallel.Strategy
 	Pipe     *parallel.Pipe
 
-	// for tasks of links: the graph has no edges but links; false until a ranking has found that
+	// the graph of a task of links has no edges but links; false until a ranking has found that
 	AllEdgesAreLinks bool
 
-	Skipped int             // minibatches of the current pass that were trained before a restart
+	// number of minibatches of the current pass that were trained before a restart
+	Skipped int
 	Log     *rundir.Log     // the log of a training, on rank 0
-	Spans   *trace.Recorder // nil without --trace
-	Watch   *watch.Watchdog // nil for none
+	Spans   *trace.Recorder // spans of stages; nil without --trace
+	Watch   *watch.Watchdog // watches this rank; nil if nothing does
 
-	// BeforeAbort is called before an error of this rank alone ends the job, by the goroutine that
-	// has the error, and maybe by several. It must not wait for anything, not even a lock, because
-	// peers wait for the abort. The function that it returns is called after the abort. Both may be
-	// nil.
+	// BeforeAbort is called just before an error that only this rank has ends the job. The
+	// goroutine that has the error calls it, and several may. It must not wait for anything, not
+	// even a lock, because peers wait for the abort. The function that it returns is called after
+	// the abort. Both functions may be nil.
 	BeforeAbort func() (afterAbort func())
 
 	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
 
 	Closers    mem.Closers
-	rowClosers mem.Closers // closed in reverse order of opening by OpenRows
+	rowClosers mem.Closers // close what OpenRows opened, in reverse order
 }
 
 // Env is a rank's environment: communicator, shards, device and callbacks.
 type Env struct {
 	Comm         comm.Comm
-	RanksPerNode int // ranks of a node, in place of those launched; 0: as launched
+	RanksPerNode int // pretended number of ranks a node; 0 means nodes as launched
 	Shards       *shard.Shards
 	Device       compute.Device
 	Host         compute.Host
 	GPU          residence.GPU
-	Gradients    parallel.Transport     // how gradients of a GPU travel
-	Shuffles     parallel.Shuffling     // how rows between layers travel if GPUs train
-	Workers      int                    // pool goroutines
-	OnWorker     func(worker int) error // pins a pool goroutine; may be nil
-	// Directory for inference to keep rows of hidden layers in files; "": in memory.
+	Gradients    parallel.Transport     // how GPUs send gradients
+	Shuffles     parallel.Shuffling     // how GPUs send rows between layers
+	Workers      int                    // number of goroutines that prepare minibatches
+	OnWorker     func(worker int) error // pins such a goroutine to CPUs; may be nil
+	// directory in which inference keeps hidden rows in files; "" keeps them in memory
 	ScratchDir string
 	Explain    func(error) error // adds the cause to an error that ends the job; may be nil
 	Notes      Noter             // rank 0 only; may be nil
-	SetUp      *trace.SetUp      // set-up times of this rank so far; nil begins new ones
+	SetUp      *trace.SetUp      // set-up times of this rank so far; nil if they begin here
 }
 
 // Noter shows notes to a user.
 type Noter interface {
-	Note(ctx context.Context, line string) // something that a user should know
+	Note(ctx context.Context, line string) // shows something that a user should know
 }
 
-// New returns a session in which nothing is open. metric names the metric that judges predictions;
-// "" or auto: the default of the task.
+// New returns a session in which nothing is open. The argument metric is the name of the metric
+// that judges predictions; "" or "auto" stands for the default of the task.
 func New(env Env, metric string) *Session {
 	if env.SetUp == nil {
 		env.SetUp = trace.NewSetUp(time.Now())
@@ -109,7 +111,7 @@ func New(env Env, metric string) *Session {
 	return &Session{Env: env, asked: metric}
 }
 
-// OpenModel makes the job of spec and its model, which needs no other rank.
+// OpenModel makes the job of spec and its model. It needs no other rank.
 func (s *Session) OpenModel(spec job.Spec) error {
 	c := s.Comm
 	if _, _, err := s.Shards.RankRange(c.Rank(), c.Size()); err != nil {
@@ -173,8 +175,8 @@ func NewJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	return j, nil
 }
 
-// newForwardJob makes the job of a trained model on parts that may have no labels. A model without
-// classes gets those of the parts.
+// newForwardJob makes the job of a trained model on parts that may have no labels. If the model's
+// number of classes is not set, it is that of the parts.
 func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	if spec.Model.Out == 0 {
 		spec.Model.Out, spec.Model.Task = s.Classes, s.Task
@@ -186,8 +188,8 @@ func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	return j, j.Model.Check()
 }
 
-// OpenStore maps the feature rows that are read in memory. From here on, an error that not all
-// ranks return ends the job. Collective.
+// OpenStore maps the feature rows that are read in memory. From here on, an error that only some
+// ranks have ends the job. Collective.
 func (s *Session) OpenStore() (err error) {
 	s.Store, err = residence.Open(residence.Options{
 		Comm: s.Comm, RanksPerNode: s.RanksPerNode, Job: s.Job, Host: s.Host, Workers: s.Workers,
@@ -206,8 +208,9 @@ func (s *Session) OpenDevice() error {
 	return err
 }
 
-// OpenRows opens the cache of the settings, for training from position at, then the exchange and
-// the pipeline that use it. gradients is nil for a session that does not train. Collective.
+// OpenRows opens the cache that the settings describe, then the exchange and the pipeline that use
+// it. Training goes on from position at. The argument gradients is nil for a session that does not
+// train. Collective.
 func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	gradients *parallel.Gradients) (err error) {
 	opened := func(f func() error) { s.rowClosers = append(s.rowClosers, f) }
@@ -256,8 +259,8 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	return nil
 }
 
-// EdgeRows gives a strategy an exchange of edge features, if the model reads them. close closes it.
-// Collective, as is close.
+// EdgeRows opens an exchange of edge features, if the model reads them, and sets it in o, the
+// options of a strategy. The function close closes it. Both are collective.
 func (s *Session) EdgeRows(o *parallel.Options) (close func() error, err error) {
 	if s.Job.Model.EdgeIn == 0 {
 		return func() error { return nil }, nil
@@ -291,8 +294,8 @@ func (s *Session) NewPipe(strategy *parallel.Strategy, ahead int) (*parallel.Pip
 	})
 }
 
-// During calls f and prefixes its error with what. An error of a pipeline that f runs aborts the
-// job before f returns; that error gets the same prefix.
+// During calls f and puts the argument what before its error. If a pipeline that f runs has an
+// error, the job is aborted before f returns; that error gets the same prefix.
 func (s *Session) During(what string, f func() error) error {
 	outer := s.doing
 	s.doing += what + ": "
@@ -325,8 +328,9 @@ func (s *Session) Tell(line string) {
 func (s *Session) Close() error { return errors.Join(s.CloseRows(), s.Closers.Close()) }
 
 // EndedBy ends the session because of err and returns the error to report. If all ranks agreed on
-// err, they close in order. Otherwise other ranks may be waiting for this one in a collective: the
-// job is aborted, nothing is released, and the watch runs until the process ends.
+// err, the session is closed as usual. Otherwise other ranks may be waiting for this one in a
+// collective. Then the job is aborted, nothing is released, and the watch runs until the process
+// ends.
 func (s *Session) EndedBy(err error) error {
 	if comm.IsAgreed(err) {
 		return errors.Join(err, s.Close())
@@ -334,19 +338,20 @@ func (s *Session) EndedBy(err error) error {
 	return s.abort(err)
 }
 
-// abort ends the job for an error of this rank alone, before anything here waits for another rank,
-// and returns the explained error. It then flushes the logs, which matter most after a failure.
+// abort ends the job because of an error of this rank alone, before anything here waits for another
+// rank. It returns the error with its explanation. Last it flushes the logs, which matter most
+// after a failure.
 func (s *Session) abort(err error) error {
 	if s.Explain != nil {
 		told := err
 		fault := mem.Contain(func() error { told = s.Explain(err); return nil })
-		if fault != nil { // the original error matters more than a fault in explaining it
+		if fault != nil { // a fault in explaining must not hide the original error
 			told = fmt.Errorf("%w; its cause could not be found: %v", err, fault)
 		}
 		err = told
 	}
 	var after func()
-	if s.BeforeAbort != nil { // the original error matters more than a fault in here
+	if s.BeforeAbort != nil { // a fault in BeforeAbort must not hide the original error
 		_ = mem.Contain(func() error { after = s.BeforeAbort(); return nil })
 	}
 	s.Comm.Abort(err)

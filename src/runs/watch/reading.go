@@ -14,7 +14,7 @@ import (
 // may never answer. During must not call a collective: a rank that waits for others does not show
 // whether its own file system answers.
 type Reading struct {
-	Limit   time.Duration // time without progress after which Stalled is called; 0: never
+	Limit   time.Duration // time without progress after which Stalled is called; 0 means never
 	Stalled func(error)   // ends the job
 	waits   atomic.Int32
 }
@@ -28,8 +28,8 @@ func (r *Reading) Waiting(begins bool) {
 	}
 }
 
-// During calls read and watches the process while it runs; what names the thing that is read.
-// Progress is what a Watchdog counts as progress, or bytes read.
+// During calls read and watches the process meanwhile. The argument what names the thing that is
+// read. Reading bytes is progress, and so is all that a Watchdog counts as progress.
 func (r *Reading) During(what string, read func() error) error {
 	if _, known := mem.ReadBytes(); r.Limit <= 0 || !known {
 		return read()
@@ -54,9 +54,10 @@ func (r *Reading) During(what string, read func() error) error {
 			}
 			last = now
 			if age := time.Since(since); age >= r.Limit {
-				r.Stalled(fmt.Errorf("reading %s has made no progress for %.1f s: %w; look at "+
-					"its file system (a server that is gone, a disk that fails); "+
-					"run.stall_seconds says how long to wait", what, age.Seconds(), ErrStalled))
+				r.Stalled(fmt.Errorf("reading %s has made no progress for %.1f s: %w. Look at "+
+					"its file system (a server that is gone, a disk that fails). "+
+					"The key run.stall_seconds sets how long to wait",
+					what, age.Seconds(), ErrStalled))
 				return
 			}
 		}
@@ -66,13 +67,13 @@ func (r *Reading) During(what string, read func() error) error {
 	return read()
 }
 
-// readWork is work, and the bytes read.
+// readWork holds the counts of work, and the number of bytes read.
 type readWork struct {
 	work
 	chars int64
 }
 
-// fewChars is more than the watch itself reads between two beats.
+// fewChars is a number of bytes: more than the watch itself reads between two beats.
 const fewChars = 1 << 14
 
 func (r *Reading) work() (w readWork) {

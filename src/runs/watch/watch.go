@@ -52,7 +52,7 @@ type Watchdog struct {
 	epoch, step, place atomic.Int64
 
 	mu    sync.Mutex
-	stage string // the last stage of preparation that has ended
+	stage string // the stage of preparation that ended last
 	item  int    // the minibatch of that stage
 
 	quit chan struct{}
@@ -70,8 +70,8 @@ const (
 	CacheSwitch       // the change to another cache, with cache.policy auto
 )
 
-// monitors is the largest number of ranks that read the lines of the others: enough that one
-// survives, but few enough for the filesystem.
+// monitors is the largest number of ranks that read the lines of the others. It is large enough
+// that one of them survives, and small enough for the filesystem.
 const monitors = 8
 
 // beatsBetweenScans is the number of beats between two scans. In this time every living rank beats,
@@ -194,12 +194,12 @@ func majorFaults() int64 {
 // scans holds the lines of other ranks that a rank has read while it was not at work itself.
 type scans struct {
 	rank         int
-	limit, every time.Duration // every: time between two beats
-	seen         []beat        // the beats that were read last; nil: none have been read
+	limit, every time.Duration // limit of Options, and time between two beats
+	seen         []beat        // the beats of the previous scan; nil before the first
 	at           time.Time
 }
 
-// scan reads the beats of all ranks when a scan is due, and diagnoses the run from them and those
+// scan reads the beats of all ranks when a scan is due, and diagnoses the run from these and those
 // of the previous scan.
 func (s *scans) scan(own beat, at time.Time, read func() []beat) (
 	silent, behind []int, stalled bool,
@@ -219,9 +219,10 @@ func (s *scans) scan(own beat, at time.Time, read func() []beat) (
 	return diagnose(s.rank, s.limit, own, before, s.seen)
 }
 
-// diagnose decides from two scans, some beats apart, on a rank that has not been at work for the
-// limit. A rank whose count has not changed is silent: it has stopped, or its node has. If no rank
-// is silent, the job waits for the ranks that are not ahead of this one.
+// diagnose compares two scans that are some beats apart. It runs on a rank that has not been at
+// work for the limit. The run has stalled unless another rank has been at work. A rank whose count
+// of beats has not changed is silent: its process or its node has stopped. If no rank is silent,
+// the job waits for the ranks in behind, which are not ahead of this one.
 func diagnose(rank int, limit time.Duration, own beat, before, now []beat) (
 	silent, behind []int, stalled bool,
 ) {
@@ -246,9 +247,9 @@ func earlier(a, b beat) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Step < b.Step
 }
 
-// end ends the job, unless another rank does so.
+// end ends the job, unless another rank does that.
 func (w *Watchdog) end(own beat, all []beat, silent, behind []int) {
-	if !w.o.Beats.Claim() { // another rank is about to end the job, unless it fails too
+	if !w.o.Beats.Claim() { // another rank ends the job, unless that rank fails too
 		select {
 		case <-w.quit:
 			return
@@ -258,14 +259,14 @@ func (w *Watchdog) end(own beat, all []beat, silent, behind []int) {
 	w.o.Stalled(w.describe(own, all, silent, behind))
 }
 
-// waitsFor says what a rank waits for, in places where it waits.
+// waitsFor says what a rank waits for, in the places where it waits.
 var waitsFor = map[Place]string{
 	Place(trace.Wait):    "waiting for the next minibatch, whose rows come from other ranks",
 	Place(trace.Shuffle): "waiting for rows or sums of other ranks within a step",
 	Place(trace.Sync):    "waiting for the sum of gradients of all ranks",
 }
 
-// where describes in words where a rank is.
+// where says in words where a rank is.
 func where(b beat) string {
 	switch p := Place(b.Place); {
 	case b.Epoch == 0:
@@ -308,7 +309,7 @@ func (w *Watchdog) describe(own beat, all []beat, silent, behind []int) error {
 	if len(silent) == 0 {
 		list(behind, "alive but not ahead:")
 	}
-	return fmt.Errorf("%s: %w; look at the nodes of these ranks "+
-		"(a stopped process, memory, disk, network), then start again with --resume; "+
-		"run.stall_seconds says how long to wait", text.String(), ErrStalled)
+	return fmt.Errorf("%s: %w. Look at the nodes of these ranks "+
+		"(a stopped process, memory, disk, network), then start again with --resume. "+
+		"The key run.stall_seconds sets how long to wait", text.String(), ErrStalled)
 }
