@@ -105,7 +105,7 @@ type Export struct {
 	Ranks int // number of ranks of the run
 	// The run's run.ranks_per_node. Minibatches depend on it if the ranks of a node share them.
 	RanksPerNode int
-	Steps        int    // number of steps to write, from the first; 0: all
+	Steps        int    // number of steps to write, from the first on; 0 means all
 	Dir          string // the output directory: new or empty
 }
 
@@ -115,7 +115,7 @@ type Export struct {
 func Write(e Export, o job.Spec) (*Index, error) {
 	if !o.Reads() {
 		return nil, fmt.Errorf("a model of kind %s reads no neighbours, so its minibatches have "+
-			"no blocks", o.Model.Kind)
+			"no blocks; set model.kind to a kind that reads them, such as sage", o.Model.Kind)
 	}
 	w := blocksWriter{Export: e}
 	defer w.free()

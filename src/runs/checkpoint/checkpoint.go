@@ -18,14 +18,15 @@ import (
 
 // Checkpoint is a checkpoint in memory, the same on every rank.
 type Checkpoint struct {
-	State    *State
-	Path     string
-	Damaged  []string          // newer checkpoints that are damaged, and how
+	State *State
+	Path  string
+	// damaged checkpoints that are newer than this one, and what is wrong with them
+	Damaged  []string
 	finished bool              // the run has a summary
 	Files    map[string][]byte // contents by file name
 }
 
-// Open returns the newest undamaged checkpoint of a run: rank 0 reads it, and all ranks get its
+// Open returns the newest undamaged checkpoint of a run. Rank 0 reads it, and all ranks get its
 // bytes. It returns nil if the run ended before its first checkpoint. All ranks return the same
 // error. Collective.
 func Open(c comm.Comm, run string) (*Checkpoint, error) {
@@ -52,7 +53,7 @@ func Open(c comm.Comm, run string) (*Checkpoint, error) {
 		return nil, nil
 	}
 	state, err := ReadState(found.State)
-	if err != nil { // the same text on all ranks
+	if err != nil { // all ranks have parsed the same bytes, so all have this error
 		return nil, comm.AgreedOn(c,
 			fmt.Errorf("%s: %w", filepath.Join(found.Path, rundir.StateFile), err))
 	}
@@ -71,7 +72,7 @@ func (c *Checkpoint) File(name string) (text []byte, there bool) {
 // Config returns the resolved config of the run when the checkpoint was made, by key.
 func (c *Checkpoint) Config() map[string]string { return c.State.Config }
 
-// Begun returns the number of epochs that had begun.
+// Begun returns the number of epochs that had begun when the checkpoint was made.
 func (c *Checkpoint) Begun() int {
 	if c.State.Step == 0 {
 		return c.State.Epoch - 1
@@ -79,8 +80,8 @@ func (c *Checkpoint) Begun() int {
 	return c.State.Epoch
 }
 
-// Finished reports whether training with the given epochs and patience is complete and its results
-// are written.
+// Finished reports whether training with the given numbers of epochs and patience is complete, and
+// its results are written.
 func (c *Checkpoint) Finished(epochs, patience int) bool {
 	return c.finished && c.State.over(epochs, patience)
 }

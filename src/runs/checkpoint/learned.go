@@ -18,8 +18,8 @@ import (
 
 // SaveLearned writes the learned rows of the parts [first, last) of each rank into the checkpoint
 // at rank 0's path. Saver.Save then completes the checkpoint with the checksums that SaveLearned
-// returns there. Without a path nothing is written. The argument best says that there are best
-// rows; alive() is called while files are written. Collective.
+// returns there. Without a path nothing is written. The argument best says whether there are best
+// rows. The function alive is called while files are written. Collective.
 func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best bool,
 	alive func()) (rundir.FileSums, error) {
 	path, err := comm.Bcast(c, path)
@@ -62,9 +62,10 @@ func WriteLearned(c comm.Comm, run string, l *nn.Learned, first, last int,
 	})
 }
 
-// together lets every rank write its files in pieces, through cut. After each piece the ranks agree
-// whether any has more to write, and report to the watchdog that they are alive, because all the
-// files may take longer than the watchdog waits. It returns the checksums of all files. Collective.
+// together lets every rank write its files in pieces, through the writer that cut makes. After each
+// piece the ranks agree whether any rank has more to write, and call alive, which tells the
+// watchdog of progress: writing all files may take longer than the watchdog waits. It returns the
+// checksums of all files. Collective.
 func together(c comm.Comm, alive func(),
 	write func(cut func(io.Writer) io.Writer) (rundir.FileSums, error)) (rundir.FileSums, error) {
 	turn := func(more bool) (bool, error) {
@@ -123,7 +124,7 @@ func (s *pieces) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// RestoreLearned reads the learned rows of own parts [first, last).
+// RestoreLearned reads the learned rows of the rank's parts [first, last).
 func (c *Checkpoint) RestoreLearned(l *nn.Learned, first, last int) error {
 	if l.Cols == 0 {
 		return nil

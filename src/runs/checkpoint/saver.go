@@ -34,13 +34,13 @@ type Saver struct {
 	bestOf        int       // epoch of the weights in best
 	slots         [][]float32
 
-	writing chan error // receives the result of a write; nil: no write is under way
-	Last    string     // the newest complete checkpoint; empty: none
+	writing chan error // receives the result of the current write; nil if there is none
+	Last    string     // the newest complete checkpoint; "" if there is none
 	before  string     // the complete checkpoint before Last
 	pending string     // the checkpoint being written
 	slow    bool       // a save has had to wait for a write
 
-	took time.Duration // time that the last save took to copy and write
+	took time.Duration // time in which the last save was copied and written
 	rare bool          // the user has been told that saves by time are rarer than asked for
 }
 
@@ -74,14 +74,15 @@ func (s *Saver) Due(updates int, note func(format string, args ...any)) (bool, e
 	due := n > 0 && updates/n > s.saved/n || idle && s.dueByTime(note)
 	if due && !idle && !s.slow {
 		s.slow = true
-		note("a checkpoint fell due while the one before it was still being written; such a " +
-			"checkpoint is made at the first step after the write, now and later")
+		note("a checkpoint fell due while the one before it was still being written. Now and " +
+			"later, such a checkpoint is made at the first step after the write")
 	}
 	return due && idle, nil
 }
 
-// dueByTime reports whether enough time has passed since the last save. No save may be under way.
-// The cost of a save is not only the pause: writing also takes processor time from the next steps.
+// dueByTime reports whether enough time has passed since the last save. No save may be under way. A
+// save costs more than the pause for copying, because writing takes processor time from the next
+// steps.
 func (s *Saver) dueByTime(note func(format string, args ...any)) bool {
 	asked := time.Duration(s.o.EveryMinutes * float64(time.Minute))
 	if asked <= 0 {
@@ -90,9 +91,9 @@ func (s *Saver) dueByTime(note func(format string, args ...any)) bool {
 	every := max(asked, time.Duration(float64(s.took)/saveShare))
 	if every > asked && !s.rare {
 		s.rare = true
-		note("a checkpoint took %.3g s: the next one by time follows %.3g minutes after it, not "+
-			"%g (checkpoint.every_minutes), so that checkpoints take at most %g %% of the time, "+
-			"now and later", s.took.Seconds(), every.Minutes(), s.o.EveryMinutes, saveShare*100)
+		note("a checkpoint took %.3g s. The next one by time is made %.3g minutes after it, not "+
+			"%g (checkpoint.every_minutes). So checkpoints take at most %g %% of the time, now "+
+			"and later", s.took.Seconds(), every.Minutes(), s.o.EveryMinutes, saveShare*100)
 	}
 	return time.Since(s.at) >= every
 }
@@ -109,7 +110,7 @@ func (s *Saver) Next(updates int, end bool) (path string, needed bool) {
 }
 
 // Contents is what a checkpoint is made of. The saver owns State, Metadata and Log until the write
-// has ended; the arrays are copied at once.
+// has ended. It copies the arrays at once.
 type Contents struct {
 	State     *State
 	Device    compute.Device
@@ -118,8 +119,9 @@ type Contents struct {
 	Best      []float32         // [Params.Len()] the best weights, in host memory
 	Metadata  map[string]string // metadata of the model files
 	Log       *rundir.Log
-	Learned   rundir.FileSums // files of learned rows that are already written; nil: none
-	Diverged  bool            // some learned rows are not finite
+	// checksums of files of learned rows that are already written; nil if there are none
+	Learned  rundir.FileSums
+	Diverged bool // some learned rows are not finite
 }
 
 // Save copies the arrays and starts to write the checkpoint.
@@ -134,8 +136,8 @@ func (s *Saver) Save(path string, of Contents) {
 	}()
 }
 
-// copy is cheap: a few bytes for each weight, compared with thousands of operations for each weight
-// in a step.
+// copy copies the arrays. It is cheap: it moves a few bytes for each weight, and a step computes
+// thousands of operations for each weight.
 func (s *Saver) copy(of *Contents) {
 	n, slots := of.Params.Len(), of.Optimizer.Slots()
 	if s.weights == nil {
@@ -186,8 +188,8 @@ func (s *Saver) Bytes() int64 {
 	return int64(n) * 4
 }
 
-// write writes a checkpoint; it runs in the goroutine. It does not save weights that are not
-// finite, because training is about to end with an error about them.
+// write writes a checkpoint. It runs in a goroutine of its own. It does not save weights that are
+// not finite, because training is about to end with an error about them.
 func (s *Saver) write(path string, files []rundir.File, of *Contents) error {
 	for _, array := range append([][]float32{s.weights}, s.slots...) {
 		if of.Diverged || !nn.Finite(array) {
@@ -199,7 +201,8 @@ func (s *Saver) write(path string, files []rundir.File, of *Contents) error {
 	if err != nil {
 		return err
 	}
-	// A resumed run appends to the log, after the steps of the checkpoint.
+	// the log must be on disk first, because a resumed run appends to it after the steps of the
+	// checkpoint
 	if err := of.Log.Sync(); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", path, err)
 	}
@@ -218,7 +221,8 @@ func (s *Saver) write(path string, files []rundir.File, of *Contents) error {
 	return rundir.Prune(s.run, max(1, s.o.Keep))
 }
 
-// poll returns the error of a write that has ended, and whether no write is under way.
+// poll returns the error of a write that has ended, and whether the saver is idle: no write is
+// under way.
 func (s *Saver) poll() (idle bool, err error) {
 	if s.writing == nil {
 		return true, nil
@@ -260,7 +264,7 @@ func (s *Saver) Good(updates int) string {
 		return ""
 	}
 	good, bad := s.Last, ""
-	// A prefix, because the checkpoint at the end of training has a longer name.
+	// compares a prefix, because the checkpoint at the end of training has a longer name
 	latest := filepath.Base(rundir.CheckpointPath(s.run, updates, false))
 	if good != "" && strings.HasPrefix(filepath.Base(good), latest) {
 		good, bad = s.before, good+" holds the weights that diverged, and "

@@ -17,10 +17,10 @@ import (
 	"halognn/src/step/residence"
 )
 
-// Except for the counters, the state in a checkpoint has its own types, so that a change of
-// summary.json or of the phases does not change its format by accident. A key never changes its
-// meaning: state.json of any version with this rundir.CheckpointFormat can be read, and absent keys
-// are 0.
+// Except for the counters, the state in a checkpoint has types of its own, so that a change of
+// summary.json or of the phases does not change the state's format by accident. A key never changes
+// its meaning. So state.json of any version with this rundir.CheckpointFormat can be read, and
+// absent keys are 0.
 
 // State is state.json: the state of a run between two steps. It has sums over ranks, so that a run
 // can continue with another number of ranks.
@@ -100,8 +100,8 @@ type Share struct {
 	Startup float64 `json:"startup_seconds"`
 }
 
-// Earlier returns a rank's share of the epoch under way before the checkpoint. If the number of
-// ranks has changed, the rows are divided evenly.
+// Earlier returns what a rank had of the epoch under way when the checkpoint was made. If the
+// number of ranks has changed, the rows are divided evenly.
 func (s *State) Earlier(rank, ranks int) Share {
 	if len(s.Each) == ranks {
 		return s.Each[rank]
@@ -128,7 +128,7 @@ type Sums struct {
 	OldScore float64 `json:"score_seconds,omitzero"` // of older versions: Scoring
 }
 
-// Add adds an epoch. rows are the counters of all ranks.
+// Add adds an epoch. The argument rows has the counters of all ranks.
 func (s *Sums) Add(e *record.Epoch, rows trace.Counters) {
 	s.Epochs++
 	s.TrainLoss, s.OwnerSkew = e.Loss, e.OwnerSkew
@@ -153,7 +153,7 @@ func (s Sums) Copy() Sums {
 
 // current converts sums of an older version to the current form.
 func (s *Sums) current() {
-	if s.IDBytes == 0 { // only rows were fetched
+	if s.IDBytes == 0 { // that version fetched rows, but no sums
 		s.IDBytes = s.Remote * exchange.IDBytes
 	}
 	if s.OldScore > 0 {
@@ -224,7 +224,7 @@ func Sound(text []byte) error {
 	return s.check()
 }
 
-// check rejects impossible counts.
+// check returns an error for impossible counts.
 func (s *State) check() error {
 	for _, c := range []struct {
 		name               string
@@ -247,7 +247,7 @@ func (s *State) check() error {
 	return s.Near.check(s.Epoch - 1)
 }
 
-// Nearness is nearness in a checkpoint.
+// Nearness is the state of sample.locality in a checkpoint.
 type Nearness struct {
 	Held   string  `json:"held_digest"`
 	Factor float64 `json:"factor"`
@@ -264,7 +264,7 @@ func (s *Nearness) Digest() string {
 	return s.Held
 }
 
-// check rejects impossible factors after the given number of complete epochs.
+// check returns an error for impossible factors after the given number of complete epochs.
 func (s *Nearness) check(epochs int) error {
 	if s == nil {
 		return nil
@@ -275,13 +275,13 @@ func (s *Nearness) check(epochs int) error {
 		}
 	}
 	if n := len(s.Factors); n != len(s.Shares) || n > epochs {
-		return errors.New("there are more factors of locality than epochs, or not as many as " +
-			"shares of loading: the checkpoint was altered")
+		return errors.New("the number of factors of locality is above that of epochs, or differs " +
+			"from that of shares of loading: the checkpoint was altered")
 	}
 	return nil
 }
 
-// Duration is the inverse of time.Duration.Seconds.
+// Duration converts seconds to a time.Duration.
 func Duration(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
