@@ -312,7 +312,7 @@ func TestDivergence(t *testing.T) {
 			return training(t, smallParts.dir(t), dir, "train.optimizer=sgd", "train.lr=100",
 				"checkpoint.every_steps=1")
 		}, diverged, []string{"epoch 1: step 2", "more than 1e+06 times",
-			"the last good checkpoint is ", "/checkpoints/step-00000001;"}},
+			"the last good checkpoint is ", "/checkpoints/step-00000001. "}},
 		// Without validation and test vertices nothing is predicted with the weights of the last
 		// step.
 		{"at the last step, without vertices to validate or test",

@@ -106,7 +106,7 @@ var kinds = []kind{
 		says: `rank R: .*needs \d+ bytes more, .*cannot allocate memory`, within: death,
 		starts: true},
 	{name: "NaN", points: []string{fault.Loss}, action: "nan", codes: []int{4},
-		says: "the first that was not finite is .*rank R", within: death, starts: true},
+		says: "the first number that was not finite: .*rank R", within: death, starts: true},
 	{name: "slow rank", points: []string{fault.Forward, fault.Allreduce}, action: "slow:60",
 		codes: []int{0}, within: death, starts: true},
 	{name: "truncated shard", action: "truncate", codes: []int{3}, says: `features.*npy`,

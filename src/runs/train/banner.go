@@ -11,7 +11,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// banner says what is about to run, and on what. Its memory is what is allocated and mapped so far.
+// banner says what is about to run, and on what. The memory that it names is what is allocated and
+// mapped so far.
 func (r *run) banner() string {
 	m, c := &r.s.Shards.Meta, &r.s.Job.Model
 	nodes := record.Counted(r.s.Job.Nodes(), "node")
@@ -49,8 +50,8 @@ func (r *run) banner() string {
 	return b.String()
 }
 
-// unusual names how steps are shared, neighbours drawn and rows exchanged, if that is not the
-// default.
+// unusual returns words for how steps are shared, neighbours drawn and rows exchanged, where that
+// is not the default.
 func unusual(o *job.Spec, nodes bool) string {
 	var how []string
 	if o.Mode.Name != "" && o.Mode.Name != parallel.ModeData {
@@ -81,8 +82,8 @@ func unusual(o *job.Spec, nodes bool) string {
 func (r *run) ending(took time.Duration) string {
 	why := "train.epochs are done"
 	if r.epoch < r.s.Job.Epochs {
-		why = fmt.Sprintf("no validation was better than that of epoch %d in %d (train.patience)",
-			r.best.epoch, r.training.Patience)
+		why = fmt.Sprintf("no validation was better than that of epoch %d in the next %d "+
+			"(train.patience)", r.best.epoch, r.training.Patience)
 	}
 	return fmt.Sprintf("ended after epoch %d of %d, %d steps, %.1f s: %s", r.epoch, r.s.Job.Epochs,
 		r.optimizer.Steps(), took.Seconds(), why)

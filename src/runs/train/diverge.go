@@ -15,8 +15,8 @@ import (
 // for ever: Adam bounds each step, so weights of 1e9 need not overflow.
 const mostGrowth = 1e6
 
-// lossBound is mostGrowth times the first loss of a run, but at least mostGrowth: a first loss
-// below 1 only means that the task is easy.
+// lossBound is the bound of losses: mostGrowth times the first loss of a run, but at least
+// mostGrowth, because a first loss below 1 only means that the task is easy.
 type lossBound struct{ first *float64 }
 
 // begin records the first loss of the run; later calls do nothing.
@@ -29,7 +29,8 @@ func (b *lossBound) begin(loss float64) {
 // most returns the largest loss that check accepts. begin must have been called.
 func (b *lossBound) most() float64 { return mostGrowth * max(1, *b.first) }
 
-// check returns an error if a loss, or a lower bound of it, exceeds the bound. what names the loss.
+// check returns an error if a loss, or a lower bound of it, exceeds the bound. The argument what
+// names the loss.
 func (b *lossBound) check(what string, loss float64) error {
 	if b.first == nil || loss <= b.most() {
 		return nil
@@ -38,14 +39,14 @@ func (b *lossBound) check(what string, loss float64) error {
 		what, loss, mostGrowth, *b.first, nn.ErrDiverged)
 }
 
-const divergedCure = "lower train.lr, add warm-up, or check the features' scale"
+const divergedCure = "Lower train.lr, add warm-up, or check the features' scale"
 
 // diverge returns the error of a run whose loss is not finite or too large. It names the earliest
 // place on any rank where numbers were not finite, and the last good checkpoint. Collective.
 func (r *run) diverge() error {
 	if r.outgrown {
 		return comm.AgreedOn(r.s.Comm,
-			fmt.Errorf("%w%s; %s", r.diverged, r.lastGood(), divergedCure))
+			fmt.Errorf("%w%s. %s", r.diverged, r.lastGood(), divergedCure))
 	}
 	mine := ""
 	if r.fault != nil {
@@ -62,15 +63,16 @@ func (r *run) diverge() error {
 			rank, first, what = k, order, rest
 		}
 	}
-	where := "every rank's share of it is finite, so their sum is beyond float32"
+	where := "the share of every rank is finite, so their sum is too large for float32"
 	if rank >= 0 {
-		where = fmt.Sprintf("the first that was not finite is %s (rank %d)", what, rank)
+		where = fmt.Sprintf("the first number that was not finite: %s (rank %d)", what, rank)
 	}
 	return comm.AgreedOn(r.s.Comm,
-		fmt.Errorf("%w: %s%s; %s", r.diverged, where, r.lastGood(), divergedCure))
+		fmt.Errorf("%w: %s%s. %s", r.diverged, where, r.lastGood(), divergedCure))
 }
 
-// lastGood names the last good checkpoint of a run that has diverged; only rank 0 knows it.
+// lastGood returns words about the last good checkpoint of a run that has diverged. Only rank 0
+// knows it.
 func (r *run) lastGood() string {
 	if r.saver == nil {
 		return ""
@@ -94,19 +96,19 @@ func (r *run) checkWeights() error {
 		what = f.What
 	}
 	return comm.AgreedOn(r.s.Comm, fmt.Errorf(
-		"the weights are not finite: %w: the first that was not finite is %s%s; %s",
+		"the weights are not finite: %w: the first number that was not finite: %s%s. %s",
 		nn.ErrDiverged, what, r.lastGood(), divergedCure))
 }
 
 // predictionsDiverged adds to an error about predictions where numbers stopped being finite, if
-// known.
+// that is known.
 func (r *run) predictionsDiverged(err error) error {
 	if !errors.Is(err, nn.ErrDiverged) {
 		return err
 	}
 	what := ""
 	if f, ok := r.s.Model.Params.WeightsFault(); ok {
-		what = ": the first that was not finite is " + f.What
+		what = ": the first number that was not finite: " + f.What
 	}
 	return comm.AgreedOn(r.s.Comm, fmt.Errorf("%w%s%s", err, what, r.lastGood()))
 }

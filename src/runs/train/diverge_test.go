@@ -117,7 +117,7 @@ func TestRuinedWeightsAreNotSaved(t *testing.T) {
 		return err
 	})
 	if !errors.Is(err, nn.ErrDiverged) ||
-		!strings.Contains(err.Error(), "the first that was not finite is") {
+		!strings.Contains(err.Error(), "the first number that was not finite: ") {
 		t.Errorf("ended with %v", err)
 	}
 	if err := rundir.VerifyCheckpoints(dir, checkpoint.Sound); err != nil {

@@ -2,12 +2,12 @@ package train
 
 import "halognn/src/runs/record"
 
-// efficiency is the time of every rank in the epochs that this process has trained from their first
-// step.
+// efficiency holds the time of every rank in those epochs that this process has trained from their
+// first step.
 type efficiency struct {
 	ranks  []record.RankTime
 	epochs int
-	part   bool // the epoch under way was resumed
+	part   bool // the epoch under way was resumed, so its time is not complete
 }
 
 // add adds the epoch that has ended, unless it was resumed.
@@ -30,7 +30,7 @@ func (e *efficiency) summary(why string) record.Efficiency {
 	return record.EfficiencyOf(e.ranks, e.epochs, why)
 }
 
-// noEfficiency says why the useful time is not known; "" if it is.
+// noEfficiency says why the useful time is not known. It returns "" if it is.
 func (r *run) noEfficiency() string {
 	switch {
 	case r.s.Device.Capabilities().Accelerator != nil:

@@ -10,20 +10,20 @@ import (
 	"halognn/src/runs/record"
 )
 
-// metered is the energy of this rank's node, if this rank is the first on it, and that of all nodes
-// in the epochs that this process has trained from their first step.
+// metered is the energy that this rank's node has used, if this rank is the node's first, and that
+// all nodes have used. It counts the epochs that this process has trained from their first step.
 type metered struct {
-	meter *energy.Meter // reads the counters; nil: another rank of the node does
+	meter *energy.Meter // reads the counters of the node; nil if another rank of the node does that
 	begun [energy.NumKinds]float64
 	// why a kind of energy is not known; "" if all nodes have a value
 	unknown [energy.NumKinds]string
 
 	epochs, seeds int
-	// joules of the complete epochs; joules since the first step
+	// joules of the complete epochs (epoch), and joules since the first step (all)
 	epoch, all [energy.NumKinds]float64
 }
 
-// joules is one rank's part of the energy of all.
+// joules is one rank's part of the energy of all ranks.
 type joules struct {
 	Epoch, All [energy.NumKinds]float64
 	Unknown    [energy.NumKinds]bool
@@ -83,8 +83,8 @@ func (m *metered) own() (j joules) {
 	return j
 }
 
-// add adds an epoch that has ended, with the given number of seeds. part says that this process has
-// trained only a part of the epoch.
+// add adds an epoch that has ended, with the given number of seeds. The argument part says that
+// this process has trained only a part of the epoch.
 func (m *metered) add(each []share, seeds int, part bool) {
 	m.all = [energy.NumKinds]float64{}
 	for rank, one := range each {

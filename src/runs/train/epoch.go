@@ -18,14 +18,14 @@ import (
 
 func (r *run) rowsOf(c trace.Counters) record.Rows {
 	rows := record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
-	// Rows differ in size.
+	// the size of rows differs, so their bytes were counted
 	if m := &r.s.Shards.Meta; m.Schema.NumTypes() > 1 || m.Type().IsSparse() {
 		rows.RemoteBytes = c.AskedBytes
 	}
 	return rows
 }
 
-// endEpoch sums the epoch over the ranks: rows, phases, waiting. Collective.
+// endEpoch sums rows, phases and waiting of the epoch over the ranks. Collective.
 func (r *run) endEpoch(took time.Duration) error {
 	all, err := r.gatherShares(took)
 	if err != nil {
@@ -86,8 +86,8 @@ func (r *run) endEpoch(took time.Duration) error {
 	return nil
 }
 
-// ownerSkew returns the ratio of the most rows that an owner read for others to the mean; 0 if no
-// owner read any.
+// ownerSkew returns the largest number of rows that an owner read for others, divided by the mean
+// over the owners. It is 0 if no owner read any.
 func (s *shares) ownerSkew() float64 {
 	most, total := int64(0), int64(0)
 	for _, one := range s.each {
@@ -184,7 +184,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 	if s.InMemory = r.s.Job.AllInMemory(); s.InMemory {
 		s.CachePolicy = policy.None
 	}
-	// The prediction counts rows, and assumes that each rank fetches for itself.
+	// the prediction is of rows without sums, and for ranks that fetch for themselves
 	if r.s.Job.OwnersSums() == nil && !r.s.Job.FetchesAsNodes() {
 		s.ExpectedRowsPerStep = r.s.Cache.Expected
 	}
@@ -203,7 +203,7 @@ func (r *run) summarise(final *evaluation, weightsDigest string) (*record.Summar
 	return s, err
 }
 
-// allreduce names the way in which gradients are summed.
+// allreduce returns a name for the way in which gradients are summed.
 func (r *run) allreduce() string {
 	switch {
 	case r.gradients.Reproducible():
@@ -264,7 +264,7 @@ func (r *run) setObjective() error {
 	}
 	if r.training.Loss.Balanced {
 		o.Weights = make([]float64, r.s.Shards.Meta.Classes)
-		if r.s.Task.Class != nil { // the task rejects weights otherwise
+		if r.s.Task.Class != nil { // other tasks reject weights
 			if err := r.balance(o.Weights); err != nil {
 				return err
 			}
@@ -305,7 +305,7 @@ func (r *run) scale() (task.Scale, error) {
 		total[i%width] += x
 	}
 	s, err := task.ScaleOf(total[0], total[1:1+outputs], total[1+outputs:])
-	if err != nil { // the same on all ranks, as they have the same sums
+	if err != nil { // all ranks have this error, because they have the same sums
 		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("%s: %w", r.s.Shards.Dir, err))
 	}
 	return s, err
@@ -351,7 +351,7 @@ func (r *run) majority() (*record.Metric, error) {
 		}
 		n += test[c]
 	}
-	// In a split every vertex has a label.
+	// every vertex of a split has a label
 	of := task.Tally{Vertices: float64(n), Labelled: float64(n)}
 	m := record.MetricOf(r.s.Metric, &of, float64(test[most])/float64(max(1, n)))
 	return &m, nil

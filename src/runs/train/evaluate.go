@@ -31,9 +31,9 @@ type evaluation struct {
 
 	links  map[string]float64 // every metric of validation links
 	tested map[string]float64 // every metric of test links
-	// every metric of test vertices, or links, if the task predicts numbers
+	// every metric of test vertices or links, if the task predicts numbers
 	numbers   map[string]float64
-	confusion [][]int64 // counts of the test vertices, by truth and prediction; nil: not counted
+	confusion [][]int64 // numbers of test vertices by true and predicted class; nil if not counted
 }
 
 // line returns the evaluation's line for metrics.jsonl.
@@ -75,7 +75,7 @@ func (r *run) evaluate(ctx context.Context, epoch int) (*evaluation, error) {
 }
 
 // evaluateFull evaluates the model on validation and test vertices, with all neighbours. If there
-// are none, it infers nothing. Collective.
+// are no such vertices, it infers nothing. Collective.
 func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 	if r.s.Task.Embeds {
 		return r.evaluateLinks(ctx)
@@ -95,8 +95,8 @@ func (r *run) evaluateFull(ctx context.Context) (*evaluation, error) {
 	return e, r.conclude(e, &scores)
 }
 
-// scores returns an empty score for the vertices, or links, of each split; that of the test set
-// also counts the confusion matrix.
+// scores returns an empty score for the vertices, or links, of each split. The score of the test
+// set also counts the confusion matrix.
 func (r *run) scores() (of [len(graph.SplitNames)]infer.Score) {
 	for k := range of {
 		of[k] = infer.Over(r.s).Score()
@@ -170,8 +170,9 @@ func (r *run) evaluateLinks(ctx context.Context) (*evaluation, error) {
 	return e, nil
 }
 
-// withValidLinks returns a session's topology with the validation links added as edges, in both
-// directions if all training links are edges in both directions. Free its Graph.
+// withValidLinks returns a session's topology with the validation links added as edges. They are
+// added in both directions if all training links are edges in both directions. The caller must free
+// the result's Graph.
 func withValidLinks(s *session.Session) *sample.Topology {
 	t := *s.Topology
 	train, _ := s.Shards.LinksOf(0)
@@ -183,8 +184,8 @@ func withValidLinks(s *session.Session) *sample.Topology {
 	return &t
 }
 
-// ofLinks picks the metric that chooses the best epoch, and the task's first metric, which is also
-// reported.
+// ofLinks picks two metrics: the one that chooses the best epoch, and the task's first metric,
+// which is also reported.
 func (r *run) ofLinks(all map[string]float64) (q infer.Quality) {
 	pick := func(name string) record.Metric {
 		x, ok := all[name]
@@ -198,8 +199,8 @@ func (r *run) ofLinks(all map[string]float64) (q infer.Quality) {
 	return q
 }
 
-// mostConfused is the largest number of classes for which a confusion matrix is counted: its table
-// has a column for each.
+// mostConfused is the largest number of classes for which a confusion matrix is counted. Its table
+// has a column for each class.
 const mostConfused = 40
 
 // confused adds up a confusion matrix over the ranks. Collective.
@@ -222,7 +223,7 @@ func (r *run) confused(mine []int64) (sum [][]int64, err error) {
 	return sum, nil
 }
 
-// judged has the logits of the own validation and test vertices.
+// judged holds the logits of the validation and test vertices that the rank owns.
 type judged struct {
 	vertices []graph.VertexID // the vertices to judge, ascending
 	rows     []float32        // [vertices, classes], outside the heap
@@ -244,7 +245,7 @@ func (r *run) logits(ctx context.Context) (j judged, err error) {
 	return j, err
 }
 
-// judge scores the given vertices of the own parts.
+// judge adds the given vertices of the rank's parts to a score.
 func (r *run) judge(sum *infer.Score, logits judged, vertices func(part int) []graph.VertexID) {
 	classes := r.s.Job.Model.Out
 	for p := r.s.First; p < r.s.Last; p++ {
@@ -255,20 +256,20 @@ func (r *run) judge(sum *infer.Score, logits judged, vertices func(part int) []g
 	}
 }
 
-// quality sums a score over all ranks, and rejects predictions whose loss would exceed the bound:
-// no training loss follows the last update, so nothing else would notice. Collective.
+// quality sums a score over all ranks, and returns an error for predictions whose loss would exceed
+// the bound. No training loss follows the last update, so nothing else would notice. Collective.
 func (r *run) quality(sum *infer.Score) (infer.Quality, error) {
 	q, err := sum.Quality(r.s.Comm)
 	if err == nil {
 		err = r.bound.check("the mean loss of the predictions", q.Shortfall)
 	}
 	if errors.Is(err, nn.ErrDiverged) { // all ranks have the same error
-		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("%w; %s", err, divergedCure))
+		err = comm.AgreedOn(r.s.Comm, fmt.Errorf("%w. %s", err, divergedCure))
 	}
 	return q, err
 }
 
-// labelsOf yields the labels of a part's vertices, or links, in a split; splits are numbered as in
+// labelsOf yields the labels of a part's vertices, or links, in a split. Splits are numbered as in
 // graph.SplitNames.
 func labelsOf(s *session.Session, split, part int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
@@ -290,8 +291,8 @@ func labelsOf(s *session.Session, split, part int) iter.Seq[[]byte] {
 	}
 }
 
-// lookAtValidation counts the labels that validation can use. If there are none, it returns an
-// error for a run that waits for a better validation metric. Collective.
+// lookAtValidation counts the labels that validation can use. If there are none and train.patience
+// waits for a better validation, it returns an error. Collective.
 func (r *run) lookAtValidation() (err error) {
 	own := task.NewTally(r.s.Task, r.s.Job.Model.Outputs())
 	if _, of := r.s.Shards.LinksOf(1); r.s.Task.Ranks {

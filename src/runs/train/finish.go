@@ -25,7 +25,7 @@ func (r *run) finish(ctx context.Context) error {
 	if err := fault.At(fault.Finish, r.s.Comm.Rank(), -1, -1); err != nil {
 		return err
 	}
-	// digest of the weights of the last step, before the best weights replace them
+	// computed before the best weights replace those of the last step
 	weights := r.digest()
 	rows, err := r.learnedDigest()
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *run) results() error {
 	return r.summary.Write(r.env.Dir)
 }
 
-// learnedRows writes the learned rows of the own parts, and returns the checksums of all files.
+// learnedRows writes the learned rows of the rank's parts, and returns the checksums of all files.
 // Collective.
 func (r *run) learnedRows() (rundir.FileSums, error) {
 	if r.s.Learned.Cols == 0 {
@@ -91,7 +91,7 @@ func (r *run) learnedRows() (rundir.FileSums, error) {
 		r.s.Watch.Alive)
 }
 
-// learnedDigest returns the digest of all learned rows; "" if there are none. Collective.
+// learnedDigest returns the digest of all learned rows, or "" if there are none. Collective.
 func (r *run) learnedDigest() (string, error) {
 	if r.s.Learned.Cols == 0 {
 		return "", nil
@@ -100,7 +100,8 @@ func (r *run) learnedDigest() (string, error) {
 	return fmt.Sprintf("%016x", sum), err
 }
 
-// written returns, on every rank, the error of rank 0 in writing the results, if any. Collective.
+// written returns, on every rank, the error that rank 0 had in writing the results, if any.
+// Collective.
 func (r *run) written(err error) error {
 	if err = comm.Agree(r.s.Comm, err); err != nil {
 		return fmt.Errorf("%w; --resume continues from the newest checkpoint: %w", ErrResults, err)
@@ -108,8 +109,8 @@ func (r *run) written(err error) error {
 	return nil
 }
 
-// closeLog closes the log. A checkpoint or finish has already synced its records and reported any
-// error.
+// closeLog closes the log. Its own error does not matter: a checkpoint or finish has already synced
+// the records and reported errors.
 func (r *run) closeLog() error {
 	if r.s.Log != nil {
 		_ = r.s.Log.Close()
@@ -117,7 +118,7 @@ func (r *run) closeLog() error {
 	return nil
 }
 
-// modelMetadata returns the metadata of the model file, from which the model can be built again.
+// modelMetadata returns the metadata of the model file. The model can be built again from them.
 func (r *run) modelMetadata(epoch int) map[string]string {
 	c := r.s.Job.Model
 	about := map[string]string{

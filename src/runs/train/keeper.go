@@ -20,7 +20,7 @@ import (
 // ErrStopped is wrapped by the error of a run that a signal stopped and that has saved its state.
 var ErrStopped = errors.New("stopped by a signal")
 
-// ErrUnsaved is wrapped by the error of a checkpoint that ranks write together.
+// ErrUnsaved is wrapped by the error of a checkpoint that the ranks could not write together.
 var ErrUnsaved = errors.New("the state is not saved")
 
 // share is one rank's part of a checkpoint or of the record of an epoch. Its size is fixed.
@@ -28,8 +28,9 @@ type share struct {
 	Blocks uint64
 	Edges  uint64
 	Rows   trace.Counters // counts of rows; on rank 0 they include those before a restart
-	Remote int64          // rows of this rank
-	Read   int64          // own rows read for others in the epoch, or since a restart in it
+	Remote int64          // remote rows of this rank in the epoch
+	// rows of this rank read for others in the epoch, or since a restart in it
+	Read int64
 	// collectives that this rank has started in the epoch, or since a restart in it
 	Collectives int64
 	Seconds     float64
@@ -80,8 +81,8 @@ func (r *run) openSaver() {
 	r.s.Closers = append(r.s.Closers, r.saver.Close)
 }
 
-// vote sets this rank's votes at the end of this step. Votes travel with the gradients, so all
-// ranks act at the same step. It returns the error of a checkpoint that could not be written.
+// vote sets this rank's votes at the end of this step. The votes are summed with the gradients, so
+// all ranks act at the same step. It returns the error of a checkpoint that could not be written.
 func (r *run) vote() error {
 	stop := false
 	select {
@@ -136,9 +137,9 @@ func (r *run) obey(step int, votes ballot) error {
 }
 
 // save copies the state between two steps and starts to write it. Ranks other than 0 do not wait
-// for this, but with learned rows they first write their own. Collective.
+// for this. But if there are learned rows, every rank first writes its own. Collective.
 func (r *run) save(epoch, step int, end bool) error {
-	// Past the new end of a shrunk mapped file, reads may give zeros instead of a signal.
+	// if a mapped file has shrunk, reading past its end may give zeros instead of a signal
 	if err := mem.CheckSizes(); err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (r *run) save(epoch, step int, end bool) error {
 	}
 	s, path, needed := r.saver, "", false
 	if s != nil {
-		if err := s.Wait(); err != nil { // the writer uses the copy until then
+		if err := s.Wait(); err != nil { // the writer still uses the copy of the last save
 			return err
 		}
 		if path, needed = s.Next(r.optimizer.Steps(), end); !needed {
@@ -195,8 +196,8 @@ func (r *run) saveLearned(path string) (sums rundir.FileSums, diverged bool, err
 	return sums, diverged, err
 }
 
-// gatherShares returns the ranks' shares of the epoch under way. took is its time so far.
-// Collective.
+// gatherShares returns the ranks' shares of the epoch under way. The argument took is the time of
+// the epoch so far. Collective.
 func (r *run) gatherShares(took time.Duration) (s shares, err error) {
 	rows := r.rows
 	rows.Add(r.carried)
@@ -281,8 +282,8 @@ func (r *run) state(epoch, step int, all shares) (*checkpoint.State, error) {
 	return s, nil
 }
 
-// edgesDigest formats the sum over ranks. It is empty if the first steps of the run have no digest
-// of edges.
+// edgesDigest returns the digest as text from its sum over ranks. It is empty if the first steps of
+// the run have no digest of edges.
 func (r *run) edgesDigest(sum uint64) string {
 	if r.noEdges {
 		return ""
@@ -290,8 +291,8 @@ func (r *run) edgesDigest(sum uint64) string {
 	return fmt.Sprintf("%016x", sum)
 }
 
-// blocksDigest formats the sum over ranks. It is empty if a device has drawn some minibatches of
-// the run, as it makes no digest of blocks.
+// blocksDigest returns the digest as text from its sum over ranks. It is empty if a device has
+// drawn some minibatches of the run, because it makes no digest of blocks.
 func (r *run) blocksDigest(sum uint64) string {
 	if r.noBlocks {
 		return ""
@@ -317,8 +318,8 @@ func (r *run) stop() error {
 			what = f.What
 		}
 		return comm.AgreedOn(r.s.Comm,
-			fmt.Errorf("%w, but there was nothing to save: %w: the first that was not finite is "+
-				"%s%s", ErrStopped, nn.ErrDiverged,
+			fmt.Errorf("%w, but there was nothing to save: %w: the first number that was not "+
+				"finite: %s%s", ErrStopped, nn.ErrDiverged,
 				what, r.saver.Good(r.optimizer.Steps())))
 	}
 	return comm.AgreedOn(r.s.Comm,

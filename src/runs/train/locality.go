@@ -44,7 +44,7 @@ func (r *run) adapt(e *record.Epoch) {
 	r.factor = r.s.Job.Locality.Next(r.factor, e.LoadingShare)
 }
 
-// summariseNearness returns the summary of a factor that adapts; nil for others.
+// summariseNearness returns the summary of a factor that adapts, or nil if the factor does not.
 func (r *run) summariseNearness() *record.Adapted {
 	if r.held == "" || !r.s.Job.Locality.Adapts {
 		return nil
@@ -52,7 +52,7 @@ func (r *run) summariseNearness() *record.Adapted {
 	return &r.Adapted
 }
 
-// nearState returns the state for a checkpoint; nil if draws do not depend on what is at hand.
+// nearState returns the state for a checkpoint, or nil if draws do not depend on what is at hand.
 func (r *run) nearState() *checkpoint.Nearness {
 	if r.held == "" {
 		return nil
@@ -62,7 +62,7 @@ func (r *run) nearState() *checkpoint.Nearness {
 		Adapted: r.Adapted}
 }
 
-// restoreNearness is the inverse of nearState.
+// restoreNearness sets the state from that of a checkpoint.
 func (r *run) restoreNearness(s *checkpoint.Nearness) {
 	if s != nil {
 		r.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}

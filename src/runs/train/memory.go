@@ -10,11 +10,13 @@ import (
 	"halognn/src/step/parallel"
 )
 
-// memory returns this rank's memory by item, with the names that package plan predicts it under.
-// Mapped files count with their length, as they are resident once read. No pipeline may be running.
+// memory returns this rank's memory by item. Package plan predicts the items under the same names.
+// Mapped files count with their length, because they are resident once read. No pipeline may be
+// running.
 func (r *run) memory() trace.Memory {
 	parameters := int64(len(r.s.Model.Params.Values)) * 4
-	// Values, gradients, optimiser state; best weights, slices of a sum.
+	// arrays as large as the parameters: values, gradients, state of the optimiser, best weights,
+	// slices of a sum
 	copies := int64(2 + len(r.optimizer.Slots()) + 2)
 	counted := map[string]int64{
 		trace.MemSeeds:       r.streams.Bytes(),
@@ -26,7 +28,7 @@ func (r *run) memory() trace.Memory {
 	if device.Scratch != nil {
 		counted[trace.MemActivations] += device.Scratch()
 	}
-	// The device's memory has the model; what remains in host memory is pinned, and counted below.
+	// a GPU has the model in its memory. What remains in host memory is pinned, and counted below.
 	if device.Accelerator != nil {
 		counted[trace.MemParameters],
 			counted[trace.MemActivations] = parameters+r.saver.Bytes(), 0
@@ -41,7 +43,8 @@ func (r *run) memory() trace.Memory {
 	for _, item := range cached {
 		counted[item.Name] += item.Bytes
 	}
-	rest := mem.PeakAllocated() // temporary arrays: the peak without what is counted
+	// what is not counted above are temporary arrays of evaluation, at their peak
+	rest := mem.PeakAllocated()
 	for _, bytes := range counted {
 		rest -= bytes
 	}
@@ -65,7 +68,7 @@ func (r *run) memory() trace.Memory {
 	return m
 }
 
-// process identifies this process. Ranks in one process share its resident set.
+// process is a number that identifies this process. Ranks in one process share its resident set.
 var process = rand.Int64()
 
 // summariseMemory returns the largest resident set of a rank, in bytes, and the memory of that

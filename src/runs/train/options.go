@@ -38,29 +38,30 @@ type Options struct {
 	config.Training
 	Checkpoint config.Saves
 
-	WithoutSums  string // with TrySums: why owners cannot add rows; "" if they can
+	WithoutSums  string // with TrySums: why owners cannot send sums; "" if they can
 	WithoutNodes string // with TryNodes: why ranks of a node cannot fetch as one; "" if they can
 }
 
-// Env is a rank's environment in training. If it has no SetUp, Open makes one.
+// Env is a rank's environment in training. If its SetUp is nil, Open makes one.
 type Env struct {
 	session.Env // Progress replaces its Notes
-	// CPUs of this rank, a fraction if ranks share CPUs; 0: unknown.
+	// number of CPUs of this rank, a fraction if ranks share CPUs; 0 if unknown
 	CPUs float64
 	Dir  string // the run directory; only rank 0 writes
-	// Called before the first step of an epoch and after the last; may be nil.
+	// called with true before the first step of an epoch, and with false after the last; may be nil
 	OnSteps func(begin bool)
-	Trace   string // directory in Dir for spans, one file per rank; empty: none
-	// time without progress on any rank after which OnStall is called; 0: never
+	Trace   string // directory in Dir for spans, with one file per rank; "" for none
+	// time without progress on any rank after which OnStall is called; 0 means never
 	Stall     time.Duration
-	Polls     bool        // the main thread polls: its CPU time is not busy time
+	Polls     bool        // the main thread polls for messages, so its CPU time is not busy time
 	OnStall   func(error) // reports the error and ends the job; may be nil
 	Progress  Progress    // rank 0 only; may be nil
 	Transport string      // name of the transport, for the summary
 	Version   string
-	Config    map[string]string      // the resolved config by key, for checkpoints
-	Resume    *checkpoint.Checkpoint // where to resume; nil: start from the beginning
-	Stop      <-chan struct{}        // closed to make the run save its state and end; may be nil
+	Config    map[string]string // the resolved config by key, for checkpoints
+	// checkpoint from which to resume; nil to start from the beginning
+	Resume *checkpoint.Checkpoint
+	Stop   <-chan struct{} // closed to make the run save its state and end; may be nil
 }
 
 // Progress receives the progress of a run.
@@ -68,7 +69,7 @@ type Progress interface {
 	Begin(line string)             // what is about to run, and on what, in a few lines
 	Epoch(epoch, first, steps int) // an epoch (from 1) begins at step first of steps
 	Step(loss float64)             // one more step is done
-	// A validation is done; fields are the names and values in the line.
+	// a validation is done; fields are the names and values in the line
 	Evaluated(epoch int, line string, fields ...any)
 	session.Noter
 	End(line string) // the run has ended in order, and why

@@ -10,22 +10,22 @@ import (
 	"halognn/src/step/parallel"
 )
 
-// queuedStep is a step that the device has been given, with what is recorded once its result is
-// read.
+// queuedStep is a step that the device has been given. It holds what is recorded once the step's
+// result is read.
 type queuedStep struct {
 	stepUnderWay
 	result  *parallel.Queued
-	updates int // number of updates before it
+	updates int // number of updates before this step
 }
 
-// queuedSteps are the steps of a run whose results have not been read.
+// queuedSteps holds the steps of a run whose results have not been read.
 type queuedSteps struct {
 	// unsettled is the last step, if its result has not been read and no older step is being
-	// settled. Whoever swaps it out reads the result: the training goroutine or, if the run fails,
-	// the goroutine with the error. The latter puts failed here, so that no later step, and no
-	// save, follows the step that it has taken.
+	// settled. The goroutine that swaps it out reads the result. That is the training goroutine or,
+	// if the run fails, the goroutine with the error. The latter puts the value failed here, so
+	// that no later step, and no save, follows the step that it has taken.
 	unsettled atomic.Pointer[queuedStep]
-	turns     [2]queuedStep // the memory of the unsettled step and of the next one
+	turns     [2]queuedStep // memory of the unsettled step and of the next one
 	turn      int
 }
 
@@ -36,13 +36,14 @@ var failed = new(queuedStep)
 var errFailed = errors.New("the run has failed")
 
 // queues reports whether the step that begins is queued: its result is read after the next step is
-// queued. The first step of a run is not queued, as the device compares later losses with a bound
-// from its loss.
+// queued. The first step of a run is not queued, because the device compares later losses with a
+// bound that follows from its loss.
 func (r *run) queues() bool { return r.bound.first != nil && r.s.Strategy.Queues() }
 
 // queue gives the device a minibatch and, after the last minibatch of the step, the update. Then it
-// settles the step before. The device makes no update from a loss that accept would reject, so the
-// weights stay those before the bad step, although one more step has been queued.
+// settles the step before: it reads that step's result. The device makes no update from a loss that
+// accept would reject. So the weights stay those before the bad step, although one more step has
+// been queued.
 func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	step := r.step.number
 	result, err := r.s.Strategy.Queue(m, last, stepPhases{r})
@@ -86,17 +87,17 @@ func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	return r.obey(step, votes.or(more))
 }
 
-// drains reports whether the result of a queued step is needed before the next one is queued; it is
-// the same on all ranks. The result is needed at the end of an epoch, at a step after which the
-// state is saved, and where only one rank knows of a vote.
+// drains reports whether the result of a queued step is needed before the next step is queued. It
+// is the same on all ranks. The result is needed at the end of an epoch, at a step after which the
+// state is saved, and if only one rank knows of a vote.
 func (r *run) drains(step int) bool {
 	every := r.saves.EverySteps
 	return step == r.steps()-1 || every > 0 && r.optimizer.Steps()%every == 0 ||
 		r.s.Comm.Size() == 1 && r.step.voted
 }
 
-// settle waits for the result of a queued step and records it; nil means no step. It returns the
-// votes in the result. The wait counts as part of that step's backward pass.
+// settle waits for the result of a queued step and records it. If the step is nil, it does nothing.
+// It returns the votes in the result. The wait counts as part of that step's backward pass.
 func (r *run) settle(of *queuedStep) (ballot, error) {
 	switch of {
 	case nil:
@@ -113,7 +114,8 @@ func (r *run) settle(of *queuedStep) (ballot, error) {
 	r.mark(trace.Backward, of.item, began)
 	r.keepFault(trained)
 	if err := r.accept(&of.stepUnderWay, trained.Stats); err != nil {
-		r.optimizer.SetSteps(of.updates) // neither its update nor the next one was made
+		// the device made neither this step's update nor the next one's
+		r.optimizer.SetSteps(of.updates)
 		return ballot{}, err
 	}
 	r.record(&of.stepUnderWay, trained.Stats)

@@ -19,37 +19,37 @@ func (r *run) fits(c *checkpoint.Checkpoint) error {
 	switch {
 	case s.Parts != r.s.Shards.Identity():
 		return fmt.Errorf("%s was made with other parts than %s: their identities are %s and %s; "+
-			"give the ones it began with by --set data.parts=",
+			"give the parts with which the run began by --set data.parts=",
 			c.Path, r.s.Shards.Dir, s.Parts, r.s.Shards.Identity())
 	case s.Streams != r.streams.Streams() && r.s.Job.Mode.Sharing == sample.InNodes:
 		return fmt.Errorf("%s was made by %d nodes with minibatches of their own; start %d "+
-			"nodes, as minibatches depend on their number", c.Path, s.Streams, s.Streams)
+			"nodes, because minibatches depend on their number", c.Path, s.Streams, s.Streams)
 	case s.Streams != r.streams.Streams():
-		return fmt.Errorf("%s was made by %d ranks with sample.streams: rank; start %d ranks, as "+
-			"minibatches depend on their number (only runs with sample.streams: part can continue "+
-			"with another number of ranks)", c.Path, s.Ranks, s.Ranks)
+		return fmt.Errorf("%s was made by %d ranks with sample.streams=rank; start %d ranks, "+
+			"because minibatches depend on their number (only runs with sample.streams=part can "+
+			"continue with another number of ranks)", c.Path, s.Ranks, s.Ranks)
 	case s.Common != r.s.Job.Sample.Common():
-		return fmt.Errorf("%s was made with sample.share: node on nodes of %d streams, but "+
-			"these have %d; start as many ranks on each node, with the same run.ranks_per_node, "+
-			"as when it began",
+		return fmt.Errorf("%s was made with sample.share=node on nodes of %d streams, but "+
+			"these nodes have %d; start the same number of ranks on each node, with the same "+
+			"run.ranks_per_node, as when the run began",
 			c.Path, s.Common, r.s.Job.Sample.Common())
 	case s.StepsPerEpoch != r.steps() && s.Ranks != r.s.Comm.Size():
 		return fmt.Errorf("%s was made by %d ranks, whose minibatches have other seeds than those "+
-			"of %d ranks; start %d ranks (with sample.batch_scope: global any number of ranks "+
+			"of %d ranks; start %d ranks (with sample.batch_scope=global any number of ranks "+
 			"can continue a run)", c.Path, s.Ranks, r.s.Comm.Size(), s.Ranks)
 	case s.Near.Digest() != r.held:
-		return fmt.Errorf("%s was made by ranks that had other rows at hand than these, on which "+
-			"sample.locality depends; give it the ranks, run.ranks_per_node and cache.* that it "+
-			"began with", c.Path)
+		return fmt.Errorf("%s was made by ranks that had other rows at hand than these ranks, and "+
+			"sample.locality depends on them; give the number of ranks, run.ranks_per_node and "+
+			"cache.* with which the run began", c.Path)
 	case s.StepsPerEpoch != r.steps():
-		return fmt.Errorf("%s has %d steps an epoch, the run has %d; was its config.yaml edited?",
-			c.Path, s.StepsPerEpoch, r.steps())
+		return fmt.Errorf("%s has %d steps an epoch, but the run has %d; undo changes "+
+			"of its config.yaml", c.Path, s.StepsPerEpoch, r.steps())
 	}
 	return nil
 }
 
-// restore sets the state of the run to that of the checkpoint. Rank 0 gets sums over ranks, every
-// rank means.
+// restore sets the state of the run to that of the checkpoint. Sums over ranks go to rank 0 alone,
+// means go to every rank.
 func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if err := r.fits(c); err != nil {
 		return err
@@ -61,10 +61,11 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if err := r.losses.UnmarshalBinary(s.LossDigest); err != nil {
 		return fmt.Errorf("%s: %w", c.Path, err)
 	}
-	// Every rank parses them, so that all fail in the same way.
+	// every rank parses the digests, so that all ranks fail alike
 	var blocks, edges uint64
 	var err error
-	if r.noBlocks = s.BlocksDigest == ""; !r.noBlocks { // then a device has drawn some minibatches
+	// without a digest, a device has drawn some minibatches
+	if r.noBlocks = s.BlocksDigest == ""; !r.noBlocks {
 		if blocks, err = strconv.ParseUint(s.BlocksDigest, 16, 64); err != nil {
 			return fmt.Errorf("%s: %w", c.Path, err)
 		}
@@ -125,7 +126,7 @@ func (r *run) openLog() (*rundir.Log, error) {
 		rundir.Position{Epoch: c.State.Epoch, Step: c.State.Step})
 }
 
-// threads matches the end of a device's name, which has no effect on results.
+// threads matches the end of a device's name, which does not affect results.
 var threads = regexp.MustCompile(`, \d+ threads?.*`)
 
 // tellResumed reports where a run resumes, and which settings differ from the checkpoint's.
@@ -136,18 +137,19 @@ func (r *run) tellResumed(c *checkpoint.Checkpoint) {
 	s := c.State
 	r.note("going on from %s: epoch %d, step %d", c.Path, s.Epoch, s.Step)
 	if s.Version != r.env.Version {
-		r.note("it was made by halognn %s, this is %s: the last bits of the loss may differ from "+
-			"those of an uninterrupted run", s.Version, r.env.Version)
+		r.note("the checkpoint was made by halognn %s, this is %s: the last bits of the "+
+			"loss may differ from those of an uninterrupted run", s.Version, r.env.Version)
 	}
 	if threads.ReplaceAllString(s.Device, "") != threads.ReplaceAllString(r.s.Device.Name(), "") {
-		r.note("it was made on %s, this is %s: the last bits of the loss may differ from those "+
-			"of an uninterrupted run", s.Device, r.s.Device.Name())
+		r.note("the checkpoint was made on %s, this is %s: the last bits of the loss may "+
+			"differ from those of an uninterrupted run", s.Device, r.s.Device.Name())
 	}
 	if s.BlocksDigest == "" {
-		r.note("a GPU has drawn minibatches before: summary.json will have no blocks_digest")
+		r.note("a GPU has drawn minibatches of this run, so summary.json will have no " +
+			"blocks_digest")
 	}
 	if s.Ranks != r.s.Comm.Size() {
-		r.note("it was made by %d ranks, these are %d: minibatches are the same, the last bits "+
-			"of the loss may differ", s.Ranks, r.s.Comm.Size())
+		r.note("the checkpoint was made by %d ranks, these are %d: minibatches are the same, "+
+			"but the last bits of the loss may differ", s.Ranks, r.s.Comm.Size())
 	}
 }

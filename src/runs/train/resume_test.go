@@ -376,7 +376,7 @@ func TestResumeOnOtherRanks(t *testing.T) {
 		t.Errorf("loss %g, without interruption %g", got.TrainLoss, want.TrainLoss)
 	}
 	if !slices.ContainsFunc(j.notes,
-		func(n string) bool { return strings.HasPrefix(n, "it was made by 4 ranks") }) {
+		func(n string) bool { return strings.HasPrefix(n, "the checkpoint was made by 4 ranks") }) {
 		t.Errorf("not told: %q", j.notes)
 	}
 

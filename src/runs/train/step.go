@@ -32,7 +32,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	last := stream == r.mine.Count-1
 	if stream == 0 {
 		r.step = stepUnderWay{queues: r.queues(), seeds: m.GlobalSeeds}
-		if step == 1 && r.unsettled.Load() == nil { // for a queued first step, settle does this
+		if step == 1 && r.unsettled.Load() == nil { // if the first step was queued, queue does this
 			r.firstStepEnds()
 		}
 	}
@@ -67,7 +67,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	return r.update(trained.Stats)
 }
 
-// keepFault keeps the first fault of this rank.
+// keepFault keeps this rank's first fault: where numbers stopped being finite.
 func (r *run) keepFault(t parallel.Trained) {
 	if r.fault == nil {
 		r.fault = t.Fault
@@ -87,7 +87,7 @@ func (s stepPhases) Begin(p trace.Phase) {
 // End implements parallel.Phases.
 func (s stepPhases) End(p trace.Phase) { s.run.mark(p, s.run.step.item, s.run.step.began) }
 
-// moment is when a phase began, and the phase's range in a profiler.
+// moment is the time when a phase began, and the phase's range in a profiler.
 type moment struct {
 	at   time.Time
 	nvtx nvtx.Range
@@ -107,7 +107,7 @@ func (r *run) mark(p trace.Phase, item int, began moment) {
 	r.s.Watch.Alive()
 }
 
-// count adds a minibatch's rows, which must add up, and the time of preparing it.
+// count adds the rows of a minibatch, whose counts must add up, and the time of preparing it.
 func (r *run) count(m *parallel.Minibatch) error {
 	c, err := r.s.Strategy.Counters(m)
 	if err != nil {
@@ -126,7 +126,8 @@ func (r *run) count(m *parallel.Minibatch) error {
 	return nil
 }
 
-// named counts rows that were fetched early under the name that the policy gives them.
+// named returns the counters with rows that were fetched early under the name that the policy gives
+// them.
 func (r *run) named(c trace.Counters) trace.Counters {
 	if r.s.Cache.Policy().Rounds {
 		return c.Replacing()
@@ -156,7 +157,7 @@ func (r *run) update(stats task.Stats) error {
 }
 
 // accept returns an error if the step's loss is not finite or too large. Every rank has the same
-// sum, so all stop at this step and can agree on the error.
+// loss, so all stop at this step and can agree on the error.
 func (r *run) accept(of *stepUnderWay, stats task.Stats) error {
 	if math.IsNaN(stats.Loss) || math.IsInf(stats.Loss, 0) {
 		r.diverged = fmt.Errorf("step %d: the loss is %v: %w", of.number, stats.Loss,
@@ -210,8 +211,8 @@ func (r *run) share(s task.Sums) record.Metric {
 	return record.Metric{Value: value, Known: known}
 }
 
-// accuracy returns the share of right predictions that is reported next to other metrics; nil for
-// tasks whose predictions are neither right nor wrong: numbers and ranks.
+// accuracy returns the share of right predictions, which is reported beside other metrics. It is
+// nil for tasks whose predictions are neither right nor wrong, such as numbers and ranks.
 func accuracy(of *task.Task, m record.Metric) *record.Metric {
 	if of.Numbers || of.Ranks {
 		return nil

@@ -7,14 +7,15 @@ import (
 	"halognn/src/runs/record"
 )
 
-// firstStepEnds records the duration of the first step: until the second one begins or, if it was
-// queued, until its result is read. Checkpoints do not count.
+// firstStepEnds records the duration of the first step. It ends when the second step begins or, if
+// it was queued, when its result is read. Checkpoints do not count.
 func (r *run) firstStepEnds() {
 	saving := r.clock.Seconds()[trace.Save]
 	r.firstStep = time.Since(r.begun).Seconds() - saving
 }
 
-// onlyStep is firstStepEnds for an epoch with one step, called after its end.
+// onlyStep does what firstStepEnds does, for an epoch with one step. It is called after the epoch's
+// end.
 func (r *run) onlyStep(rec *record.Epoch) {
 	if r.steps() == 1 {
 		rec.FirstStep = rec.Seconds - rec.PhaseSeconds[trace.Save.String()]

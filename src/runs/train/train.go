@@ -40,10 +40,10 @@ type run struct {
 	mine      *sample.Reader // the minibatches that this rank trains
 	optimizer *nn.Optimizer
 	gradients *parallel.Gradients
-	auto      *residence.Auto // nil unless the run chooses its cache
+	auto      *residence.Auto // set if the run chooses its cache; else nil
 
-	sumsChoice *residence.SumsChoice // nil unless the run chooses whether owners add rows
-	// Nil unless the run chooses whether ranks of a node fetch as one.
+	sumsChoice *residence.SumsChoice // set if the run chooses whether owners send sums; else nil
+	// set if the run chooses whether ranks of a node fetch as one; else nil
 	nodesChoice *residence.NodesChoice
 
 	digests
@@ -53,24 +53,24 @@ type run struct {
 	seconds    []float64         // seconds of each epoch
 	sums       checkpoint.Sums   // sums over the complete epochs
 	summary    *record.Summary   // nil before the end of the run
-	lock       *rundir.Lock      // rank 0: the lock of Env.Dir; nil for none
+	lock       *rundir.Lock      // on rank 0 the lock of Env.Dir; nil if there is none
 	saver      *checkpoint.Saver // only on rank 0
 	stopped    bool              // the ranks have voted to stop
 	unsaved    error             // error of a save after a step, agreed on by all ranks
 	candidates infer.Candidates
-	runtime    int64 // bytes resident before data is opened: program, MPI, BLAS
+	runtime    int64 // resident bytes before data is opened: program, MPI, BLAS
 	clock      trace.Clock
 	started    time.Time // time of the first step
 
 	processor trace.Processor
-	// busy fraction of every epoch that this process has trained, mean over ranks
+	// busy fraction of the CPUs in every epoch that this process has trained, mean over ranks
 	busy       []float64
 	efficiency efficiency
 	energy     metered
 
 	underWay
 	step   stepUnderWay
-	pinned int // growths of pinned memory in strategies that have been closed
+	pinned int // number of times that pinned memory has grown in strategies that have been closed
 	queuedSteps
 	divergence
 }
@@ -91,8 +91,8 @@ type underWay struct {
 	seeds   int
 	rows    trace.Counters // counts of this rank in the epoch, or since a restart in it
 	waiting time.Duration
-	startup time.Duration  // wait for the first minibatch, also after a restart
-	carried trace.Counters // rank 0: rows of all ranks before the restart
+	startup time.Duration  // waiting for the first minibatch of the epoch, and of a restart in it
+	carried trace.Counters // on rank 0 the counts of all ranks before the restart
 	earlier int64          // remote rows of this rank before the restart
 	begun   time.Time      // start of the epoch, shifted back by its time before a restart
 
@@ -102,13 +102,13 @@ type underWay struct {
 // stepUnderWay is the state of the step under way. A step may have several minibatches.
 type stepUnderWay struct {
 	item, number int
-	began        moment // beginning of the phase under way
+	began        moment // when the current phase began
 	rows         trace.Counters
 	waiting      time.Duration
-	seeds        int     // seeds of all ranks
-	lr           float64 // learning rate of its update
-	queues       bool    // its result is read after the next step is queued
-	voted        bool    // this rank has voted in it
+	seeds        int     // number of seeds of all ranks
+	lr           float64 // learning rate of the step's update
+	queues       bool    // the step's result is read after the next step is queued
+	voted        bool    // this rank has voted in the step
 }
 
 // divergence describes a run that ends because its loss is not finite or exceeds the bound.
@@ -119,9 +119,10 @@ type divergence struct {
 	bound    lossBound
 }
 
-// best is the model of the best validation so far; if validations have no metric, of the last one.
+// best is the model of the best validation so far. If validations have no metric, it is the model
+// of the last one.
 type best struct {
-	epoch   int // number of its epoch, from 1; 0 before the first validation
+	epoch   int // number of the model's epoch, from 1; 0 before the first validation
 	valid   infer.Quality
 	weights []float32
 	since   int // number of validations since the best one
@@ -131,9 +132,8 @@ type best struct {
 type Training struct{ run *run }
 
 // Open prepares a run, from a checkpoint if Env has one. It finds all errors in options, parts and
-// devices that can be found before training, and writes nothing. Collective. If not all ranks have
-// agreed on an error (see Agreed), other ranks may still be waiting, so the caller must end the
-// job.
+// devices that can be found before training, and writes nothing. If not all ranks have agreed on an
+// error (see Agreed), other ranks may still be waiting, so the caller must end the job. Collective.
 func Open(env Env, o Options) (*Training, error) {
 	if env.Progress != nil {
 		env.Notes = env.Progress
@@ -157,7 +157,7 @@ func (r *run) open(o Options) error {
 	if err = r.s.GroupByNode(&o.Spec); err != nil {
 		return err
 	}
-	// All ranks return the error of one rank here, so that none waits for a rank that has failed.
+	// if one rank fails here, all ranks return its error, so that none waits for it
 	if err = comm.Agree(r.s.Comm, r.openLocal(o.Spec)); err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (r *run) open(o Options) error {
 	return r.ready()
 }
 
-// sumOptions says how gradients are added over ranks.
+// sumOptions returns the options that say how gradients are added over ranks.
 func (r *run) sumOptions() comm.SumOptions {
 	o := comm.SumOptions{Mode: r.s.Job.Sum, Add: r.s.Host.AddInto}
 	if r.s.Job.HalfGradient {
@@ -235,7 +235,7 @@ func (r *run) openLocal(spec job.Spec) (err error) {
 	r.streams, r.mine = r.s.Job.Streams, r.s.Job.Reader(r.s.Comm.Rank())
 	r.processor = trace.Processor{CPUs: r.env.CPUs, Ranks: r.s.Comm.Size(), Polls: r.env.Polls,
 		Spun: r.s.Device.Capabilities().Spun}
-	if r.env.Polls { // every rank is its own process
+	if r.env.Polls { // then every rank is a process of its own
 		r.processor.Ranks = 1
 	}
 	if r.optimizer, err = nn.NewOptimizer(r.s.Device, r.s.Model.Params,
@@ -266,7 +266,8 @@ func (r *run) ready() error {
 	if r.env.Resume == nil {
 		return nil
 	}
-	if err := r.restore(r.env.Resume); err != nil { // all ranks have the same bytes
+	// all ranks have the same bytes, so all have this error
+	if err := r.restore(r.env.Resume); err != nil {
 		return comm.AgreedOn(r.s.Comm, err)
 	}
 	return comm.Agree(r.s.Comm, r.env.Resume.RestoreLearned(r.s.Learned, r.s.First, r.s.Last))
@@ -282,10 +283,10 @@ func (t *Training) Describe() string { return t.run.banner() }
 // Close frees a training that does not run. Collective.
 func (t *Training) Close() error { return t.run.s.Close() }
 
-// Run trains and returns the summary, the same on every rank except EpochSeconds, which is the
-// rank's own. It writes into Env.Dir, which rank 0 must have made. lock is rank 0's lock of that
-// directory: checkpoints are written only while it is held; nil if no other job can use the
-// directory. A Training runs once. Errors are as for Open. Collective.
+// Run trains and returns the summary. It is the same on every rank except EpochSeconds, which is
+// the rank's own. Run writes into Env.Dir, which rank 0 must have made. The argument lock is rank
+// 0's lock of that directory: checkpoints are written only while it is held. It is nil if no other
+// job can use the directory. A Training runs once. Errors are as for Open. Collective.
 func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*record.Summary, error) {
 	r := t.run
 	r.lock = lock
@@ -318,7 +319,7 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 	}
-	// A final test may take long; if it fails, the training must not be lost.
+	// saved before the final test, which may take long: if it fails, the training must not be lost
 	if err := r.save(r.epoch+1, 0, true); err != nil {
 		return err
 	}
@@ -400,7 +401,7 @@ func (r *run) startTrace() error {
 	return nil
 }
 
-// chooseCache opens another cache for an epoch if the run tries or has chosen another one.
+// chooseCache opens another cache for an epoch, if the run tries or has chosen another one.
 // Collective.
 func (r *run) chooseCache(epoch int) error {
 	part := r.env.Resume != nil && r.env.Resume.State.Epoch == epoch && r.env.Resume.State.Step > 0
@@ -432,7 +433,7 @@ func (r *run) trainEpoch(ctx context.Context, epoch int) error {
 	r.s.Spans.Pass("train", epoch, r.minibatches(), r.steps()*r.minibatches())
 	r.s.Skipped = first * r.minibatches()
 	items := r.steps() * r.minibatches()
-	// A look-ahead cache can see minibatches of later epochs.
+	// number of minibatches of later epochs, which a look-ahead cache can see
 	foreseen := r.auto.Foreseen(r.s.Job.Epochs-epoch) * items
 	r.onSteps(true)
 	err := r.s.Pipe.RunOn(ctx, items-r.s.Skipped, foreseen,
@@ -473,7 +474,7 @@ func (r *run) patienceOut() bool {
 	return r.training.Patience > 0 && r.best.since >= r.training.Patience
 }
 
-// validate evaluates when it is due, and keeps the best weights.
+// validate evaluates if an evaluation is due after the epoch, and keeps the best weights.
 func (r *run) validate(ctx context.Context, epoch int) error {
 	due := epoch == r.s.Job.Epochs || r.training.EvalEvery > 0 && epoch%r.training.EvalEvery == 0
 	if !due {

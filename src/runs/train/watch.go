@@ -24,8 +24,8 @@ func (r *run) startWatchdog() error {
 	})
 	r.s.Closers = append(r.s.Closers, r.s.Watch.Close)
 	if err := comm.Agree(r.s.Comm, err); err != nil {
-		return fmt.Errorf("%w; the run directory must be on a filesystem that all nodes share, "+
-			"or run.stall_seconds 0", err)
+		return fmt.Errorf("%w; put the run directory on a filesystem that all nodes share, "+
+			"or set run.stall_seconds=0", err)
 	}
 	return nil
 }
