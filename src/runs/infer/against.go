@@ -10,15 +10,18 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// productLinks and productRows bound the scores made at a time, so that they stay in a cache.
+// productLinks and productRows bound the number of scores that are made at a time, so that they
+// stay in the processor's cache.
 const (
 	productLinks = 256
 	productRows  = 2048
 )
 
-// against scores the rows of a block as targets of each link's source, and leaves out rows known to
-// have a link or edge with it. Scores that are inner products come from matrix products, whose last
-// bits depend on their sizes: each is within slack of the rater's score, which exact(k) returns.
+// against rates the rows of a block as targets of each link's source, and passes the scores to the
+// function see. It leaves out rows that are known to have a link or edge with the source. Scores
+// that are inner products come from matrix products, whose last bits depend on the size of the
+// product. So such a score differs from the rater's own score by up to slack; the function exact
+// returns the rater's score of row k.
 func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
 	_, kind := r.of.Shards.Schema.LinkEnds()
 	r.of.Topology.Columns.OfType(kind, first, first+graph.VertexID(rows.Rows),
@@ -30,13 +33,14 @@ func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
 		})
 }
 
-// seen gets the scores of consecutive rows for link i, from vertex v on.
+// seen is a function that gets the scores of consecutive rows for link i. The first row is that of
+// vertex v.
 type seen func(i int, v graph.VertexID, scores []float32, slack float32, exact func(k int) float32)
 
 func (r *ranking) window(first graph.VertexID, rows compute.Matrix, see seen) {
 	product, longest := r.products(), 0.0
 	// to first order, an inner product of D terms is off by D 2^-24 times the product of both
-	// lengths; rounding the factors adds to that
+	// lengths, and rounding the factors adds to that
 	off := float64(r.cols+2)*0x1p-22 +
 		math.Ldexp(1, r.of.Device.Capabilities().Precision.Dropped()-22)
 	for k := 0; product && k < rows.Rows; k++ {
@@ -77,7 +81,7 @@ func (r *ranking) window(first graph.VertexID, rows compute.Matrix, see seen) {
 	}
 }
 
-// products reports whether matrix products give the scores.
+// products reports whether scores come from matrix products.
 func (r *ranking) products() bool {
 	return r.rater.Products() && r.of.Device.Capabilities().Accelerator == nil
 }
@@ -89,14 +93,14 @@ type best struct {
 }
 
 // compare orders partners best first, and equal scores by original id. A NaN comes first, so that
-// it is kept, and then refused.
+// it is kept and the caller can refuse it.
 func (r *ranking) compare(a, b best) int {
 	return cmp.Or(cmp.Compare(-a.score, -b.score),
 		cmp.Compare(r.of.Topology.Original[a.id], r.of.Topology.Original[b.id]))
 }
 
-// top finds the k best partners of each own vertex in list, among all vertices that have no link or
-// edge with it. The search is exact, block by block.
+// top finds the k best partners of each vertex in list, all of which the rank owns. It looks among
+// all vertices that have no link or edge with the vertex. The search is exact, block by block.
 func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error) {
 	r := ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out}
 	r.sources = compute.Matrix{Rows: len(list), Cols: r.cols,

@@ -12,12 +12,14 @@ import (
 // chosen are the vertices to predict: all of them, those of the type that has labels, or those on a
 // list.
 type chosen struct {
-	first   int              // without a list, the dataset's id of the vertex in the first row
-	n       int              // number of chosen vertices, over all ranks
-	ids     []graph.VertexID // the chosen vertices, ascending; nil: all
-	rows    []int32          // [ids] output row of each; nil: its id in the dataset
-	offsets []int64          // first vertex of each part, then the end of the last
-	lo, hi  int              // this rank's vertices are the chosen ones number lo to hi-1
+	// id in the dataset of the vertex in the first output row, if there is no list
+	first int
+	n     int              // number of chosen vertices, over all ranks
+	ids   []graph.VertexID // the chosen vertices, ascending; nil if all are chosen
+	// [ids] output row of each chosen vertex; nil if it is the vertex's id in the dataset
+	rows    []int32
+	offsets []int64 // first vertex of each part, then the end of the last
+	lo, hi  int     // this rank owns the chosen vertices number lo to hi-1
 }
 
 // predicted returns the id in the dataset of the first vertex that can be predicted, and the number
@@ -37,7 +39,7 @@ func predicted(of *shard.Meta, embeds bool) (first, n int, err error) {
 	return first, int(of.Tables[kind].Vertices), nil
 }
 
-// choose finds the vertices with the given source ids in all parts. Without ids it chooses all
+// choose finds the vertices with the given source ids in all parts. If ids is nil, it chooses all
 // vertices that can be predicted. It needs no other rank.
 func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 	of := &s.Shards.Meta
@@ -83,7 +85,7 @@ func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 	return c, nil
 }
 
-// below returns how many chosen vertices are smaller than v.
+// below returns how many chosen vertices have a smaller number than v.
 func (c *chosen) below(v int64) int {
 	if c.ids == nil {
 		return int(v)
@@ -91,7 +93,7 @@ func (c *chosen) below(v int64) int {
 	return sort.Search(len(c.ids), func(i int) bool { return int64(c.ids[i]) >= v })
 }
 
-// own returns how many of the chosen vertices this rank owns.
+// own returns the number of chosen vertices that this rank owns.
 func (c *chosen) own() int { return c.hi - c.lo }
 
 // vertex returns the i-th chosen vertex of this rank.
@@ -112,7 +114,7 @@ func (c *chosen) row(i int, original []int32) int {
 	return int(c.rows[i])
 }
 
-// chosen.of returns the chosen vertices of a part.
+// The method of returns the chosen vertices of a part.
 func (c *chosen) of(part int) []graph.VertexID {
 	lo, hi := c.offsets[part], c.offsets[part+1]
 	if c.ids != nil {

@@ -11,29 +11,30 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// Inference by columns, for hidden rows in files that are larger than memory. The neighbours of a
+// Inference by columns is for hidden rows in files that are larger than memory. The neighbours of a
 // chunk may be anywhere, so the rows that are read for them have to be in memory. But layers that
-// read sums, means or maxima of neighbours can make them column by column. So a layer's file is
-// stored by blocks of columns, one block is in memory at a time, and all else is read and written
+// read sums, means or maxima of neighbours can make these column by column. So a layer's file is
+// stored by blocks of columns. One block is in memory at a time, and all else is read and written
 // in order:
 //
 //	for each block  its rows, anywhere ── a pass over the edges ──> its columns of the aggregates
 //	then            own rows, aggregates, in order ─ the layer's products ─> the next layer's rows
 //
-// Each column gets the same sum, and each row the same products, as in memory: the bits are the
-// same. The rows of a hidden layer overwrite the aggregates, so the disk holds two layers.
+// Each column has the same sums, and each row the same products, as inference in memory, so the
+// bits are the same. The rows of a hidden layer overwrite the aggregates, so the disk holds two
+// layers.
 
 // fileHeadroom is a variable for tests, which make the headroom small.
 var fileHeadroom = mem.FileHeadroom
 
-// lineColumns is the number of float32 columns in a cache line; the width of a block is a multiple
+// lineColumns is the number of float32 columns in a cache line. The width of a block is a multiple
 // of it.
 const lineColumns = 16
 
-// columnsAtOnce returns how many columns of hidden rows are read at a time, the same on all ranks.
-// It is all columns, unless they are in files and would take more than half of the memory available
-// to files. The other half is for the edges, and for what is read and written in order. Attention
-// reads whole rows in any case. Collective.
+// columnsAtOnce returns how many columns of hidden rows are read at a time. It is the same on all
+// ranks. It is all columns, unless the rows are in files and would take more than half of the
+// memory available to files. The other half is for the edges, and for what is read and written in
+// order. A model with attention reads whole rows in any case. Collective.
 func (s Passes) columnsAtOnce() (int, error) {
 	hidden := s.Job.Model.Hidden
 	if s.ScratchDir == "" || !s.Job.Model.ReadsNeighbours() {
@@ -43,7 +44,8 @@ func (s Passes) columnsAtOnce() (int, error) {
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return 0, err
 	}
-	node, err := comm.NodeOf(s.Comm, 0) // pretended nodes share the memory of one machine
+	// not by pretended nodes, which share the memory of one machine
+	node, err := comm.NodeOf(s.Comm, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -60,19 +62,20 @@ func (s Passes) columnsAtOnce() (int, error) {
 	switch {
 	case block == hidden:
 	case s.Model.Config.Fixed().Needs().Sources:
-		s.Tell(fmt.Sprintf("model kind %s reads whole hidden rows, and half of the memory that is "+
-			"free for files holds less than a layer of them: if this is slow, give it more memory "+
-			"or nodes", s.Job.Model.Kind))
+		s.Tell(fmt.Sprintf("a model of kind %s reads whole hidden rows, but half of the memory "+
+			"that is free for files cannot hold a layer of them. If inference is slow, use more "+
+			"memory or more nodes", s.Job.Model.Kind))
 		return hidden, nil
 	default:
-		s.Tell(fmt.Sprintf("hidden rows are read by %d of their %d columns at a time: half of the "+
-			"memory that is free for files holds no more", block, hidden))
+		s.Tell(fmt.Sprintf("hidden rows are read by %d of their %d columns at a time, because "+
+			"half of the memory that is free for files cannot hold more", block, hidden))
 	}
 	return block, nil
 }
 
-// blockColumns returns the width of the blocks into which cols columns are cut: as few blocks as
-// fit allows, equally wide but for the last, and of whole cache lines.
+// blockColumns returns the width of the blocks into which cols columns are cut. The argument fit is
+// the number of columns for which there is memory. There are as few blocks as possible. All but the
+// last have the same width, a multiple of a cache line.
 func blockColumns(cols, fit int) int {
 	if fit >= cols {
 		return cols
@@ -84,11 +87,11 @@ func blockColumns(cols, fit int) int {
 }
 
 // inferColumns runs layer l over all own vertices, block by block of the rows of the layer before.
-// It passes the layer's rows to see(), unless it is nil, and then to put(). If put is nil, it
-// returns them. Collective.
+// It passes the layer's rows to the function see, unless that is nil, and then to the function put.
+// If put is nil, it returns the rows. Collective.
 func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, see, put putRows,
 ) (out layerRows, err error) {
-	chunks := s.chunks(rows.rowBytes()) // the same chunks as for inference in memory
+	chunks := s.chunks(rows.rowBytes()) // the same chunks as in memory, so that bits are the same
 	sums, err := s.makeRows(rows.cols, rows.block, rows.of)
 	if err != nil {
 		return out, err
@@ -97,7 +100,7 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, see, p
 		err = s.inferBlock(ctx, rows, &sums, first, chunks,
 			pass{layer: l, sums: true})
 	}
-	inPlace := put == nil // a chunk is read before it is written
+	inPlace := put == nil // then the rows overwrite the aggregates, each chunk after it was read
 	if inPlace {
 		put = func(at int, y compute.Matrix) error { return sums.put(s.Device, at, 0, y) }
 	}
@@ -110,8 +113,8 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, see, p
 	return sums, err
 }
 
-// inferBlock aggregates one block of the argument rows, the columns that begin at column first,
-// into the same columns of sums.
+// inferBlock aggregates one block of the layer's input, the columns of rows that begin at column
+// first, into the same columns of sums.
 func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int, chunks chunks,
 	of pass) error {
 	rows.ahead(first, 0, rows.rows)
@@ -122,7 +125,7 @@ func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int
 	return err
 }
 
-// deviceRows is device memory for rows of a layer, of one chunk at a time.
+// deviceRows is device memory for the rows of one chunk at a time.
 type deviceRows struct {
 	dev                  compute.Device
 	memory, rows, narrow []float32
@@ -141,8 +144,8 @@ func (d *deviceRows) free() {
 	mem.Free(d.narrow)
 }
 
-// rounded returns rows [lo,hi) as the device stores rows that layers read. It starts to read rows
-// up to end.
+// rounded returns rows [lo,hi) in the type in which the device stores rows that layers read. It
+// also starts to read the rows up to end from the file.
 func (d *deviceRows) rounded(from *layerRows, lo, hi, end int) compute.Matrix {
 	x := compute.CapabilitiesOf(d.dev).Stores.In(d.memory, hi-lo, from.cols)
 	compute.Store(d.dev, x, d.read(from, lo, hi, end), &d.narrow)
@@ -150,8 +153,8 @@ func (d *deviceRows) rounded(from *layerRows, lo, hi, end int) compute.Matrix {
 	return x
 }
 
-// exact returns rows [lo,hi) as float32, where they lie if the device reads them there. It starts
-// to read rows up to end.
+// exact returns rows [lo,hi) as float32. If the device reads host memory, they are returned where
+// they lie. It also starts to read the rows up to end from the file.
 func (d *deviceRows) exact(from *layerRows, lo, hi, end int) compute.Matrix {
 	if from.onDevice(d.dev) {
 		return compute.Float32s.In(from.view(nil, lo, hi), hi-lo, from.cols)
@@ -169,11 +172,11 @@ func (d *deviceRows) read(from *layerRows, lo, hi, end int) []float32 {
 	return from.view(&d.rows, lo, hi)
 }
 
-// transform makes the rows of layer l from its own vertices' rows and aggregates, and passes them
-// to put(), chunk by chunk.
+// transform makes the rows of layer l from the own vertices' rows and aggregates, and passes them
+// to the function put, chunk by chunk.
 func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put putRows,
 	chunks chunks) error {
-	var onDevice [2]deviceRows // own rows, aggregates
+	var onDevice [2]deviceRows // one for own rows, one for aggregates
 	for k := range onDevice {
 		defer onDevice[k].free()
 		stores := compute.CapabilitiesOf(s.Device).Stores

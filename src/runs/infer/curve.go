@@ -8,12 +8,12 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// curveOf returns the curve of the scores of all ranks, the same on each rank. It sorts own. In
-// each round the ranks send each other their next block of highest scores, and take in those scores
-// that no rank can exceed in a later round. The rest is sent again. Every round takes in at least
-// one rank's block whole, and nearly all of each block if the ranks' scores are distributed alike.
-// Memory: twice blockBytes, for the blocks of all ranks and the scores taken in, and a rank's share
-// of blockBytes. Collective.
+// curveOf returns the curve of the scores of all ranks. It is the same on each rank. The argument
+// own holds this rank's scores, which curveOf sorts. In each round the ranks send each other their
+// next block of highest scores, and take in those scores that no rank can exceed in a later round.
+// The other scores are sent again. Every round takes in at least one rank's whole block, and nearly
+// all of each block if the ranks' scores are distributed alike. Memory: twice blockBytes, for the
+// blocks of all ranks and the scores taken in, and a rank's share of blockBytes. Collective.
 func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
 	const scoredBytes = 8
 	slices.SortFunc(own, task.Scored.Compare)
@@ -51,7 +51,7 @@ func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What a rank has not sent yet is at most the last score that it sent.
+		// a score that a rank has not sent yet is at most the last score that it has sent
 		at, bounded := 0, false
 		var least task.Scored
 		for r, n := range counts {

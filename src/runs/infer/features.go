@@ -9,8 +9,8 @@ import (
 )
 
 // matchFeatures reorders the weights that read features by the columns of the parts, if both have
-// column names. Columns that the model was not trained on, or that are missing, are an error. axes
-// is nn.Config.InputAxes of a model without types.
+// column names. Columns that the model was not trained on, or that are missing, are an error. The
+// function axes is nn.Config.InputAxes of a model without types.
 func (m *Model) matchFeatures(s *shard.Shards, axes func() map[string]int) (note string,
 	err error) {
 	moved := 0
@@ -42,13 +42,12 @@ func (m *Model) matchFeatures(s *shard.Shards, axes func() map[string]int) (note
 	}
 	if moved > 0 {
 		note = fmt.Sprintf("%d feature columns of %s are in another order than those of the run "+
-			"%s: they are "+
-			"matched by their names", moved, s.Dir, m.Run)
+			"%s, so they are matched by their names", moved, s.Dir, m.Run)
 	}
 	return note, nil
 }
 
-// orderOf returns the position of each of names in trained. Both must have the same names.
+// orderOf returns the position in trained of each name in names. Both must have the same names.
 func orderOf(trained, names []string) ([]int, error) {
 	place := make(map[string]int, len(trained))
 	for i, name := range trained {

@@ -28,12 +28,12 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// chunkBytes bounds the rows that one chunk of layer-wise inference reads, unless a single vertex
-// has more neighbours. Tests make it small.
+// chunkBytes is the largest number of bytes of rows that one chunk of layer-wise inference reads,
+// unless a single vertex has more neighbours. Tests make it small.
 var chunkBytes = job.ChunkBytes
 
-// Passes are the forward passes of a session: over minibatches of given vertices, or over all of
-// them layer by layer.
+// Passes are the forward passes of a session. They run over minibatches of given vertices, or over
+// all vertices layer by layer.
 type Passes struct{ *session.Session }
 
 // Over returns the forward passes of an open session.
@@ -47,7 +47,7 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 	o.AsNodes = o.AsNodes && !o.TryNodes
 	s := Passes{session.New(env, metric)}
 	s.Forward = true
-	// All ranks return an error of any one here, so that no rank waits for another that has failed.
+	// if one rank fails here, all ranks return its error, so that none waits for it
 	err := s.OpenModel(o)
 	if err == nil {
 		err = s.CheckScratch()
@@ -68,17 +68,17 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 	return s, nil
 }
 
-// Of computes the logits of given own vertices, in ascending order, with all neighbours, layer by
-// layer. It passes them one by one to the function take, so that nobody has to keep them all. That
-// function may read z until it returns. Collective.
+// Of computes the logits of the given own vertices with all neighbours, layer by layer. The
+// vertices are in ascending order. It passes the logits one by one to the function take, so that
+// nobody has to keep them all. The slice z is valid until take returns. Collective.
 func (s Passes) Of(ctx context.Context, vertices []graph.VertexID,
 	take func(i int, z []float32)) error {
 	return s.full(ctx, nil,
 		s.pick(len(vertices), func(i int) graph.VertexID { return vertices[i] }, take))
 }
 
-// pick returns a takeLogits that passes the logits of n own vertices, in ascending order, to
-// take(), and drops all others.
+// pick returns a takeLogits that passes the logits of n own vertices, in ascending order, to the
+// function take, and drops all other logits.
 func (s Passes) pick(n int, vertex func(i int) graph.VertexID,
 	take func(i int, z []float32)) takeLogits {
 	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Job.Model.Out
@@ -93,8 +93,8 @@ func (s Passes) pick(n int, vertex func(i int) graph.VertexID,
 	}
 }
 
-// Full returns the logits of all own vertices, [own vertices, classes] in host memory outside the
-// heap; the caller frees them. Collective.
+// Full returns the logits of all own vertices, [own vertices, classes], in host memory outside the
+// heap. The caller frees them. Collective.
 func (s Passes) Full(ctx context.Context) ([]float32, error) {
 	classes := s.Job.Model.Out
 	all := mem.Make[float32](s.ownRows() * classes)
@@ -121,7 +121,7 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 }
 
 // finite returns an error on every rank if ok is false on any rank: that rank has a number that is
-// not finite. Collective.
+// not finite. The argument what names the numbers. Collective.
 func (s Passes) finite(what string, ok bool) error {
 	bad, err := comm.AgreeAny(s.Comm, !ok)
 	if err == nil && bad {
@@ -130,17 +130,18 @@ func (s Passes) finite(what string, ok bool) error {
 	return err
 }
 
-// takeLogits is called with the logits [n, classes] of n own vertices, from the at-th own vertex
-// on, chunk after chunk. They are overwritten once it returns.
+// takeLogits is a function that is called chunk after chunk. It gets the logits [n, classes] of n
+// own vertices, the first of which is own vertex number at. The logits are overwritten once it
+// returns.
 type takeLogits func(at int, logits []float32)
 
 // full computes layer l of every vertex before layer l+1 of any, so that nothing is computed twice.
-// hidden, if given, is shown the rows that the last layer reads.
+// The function take gets the logits. The function hidden, unless it is nil, gets the rows that the
+// last layer reads.
 //
 // Memory: two layers' hidden rows of the own vertices (with jumping knowledge those of all layers),
-// in files if Env.ScratchDir is given, the input rows of depth+1 chunks or, in place, of a span,
-// and the logits of a chunk.
-// Source: layer-wise inference as in GraphSAGE's and DGL's full-neighbour evaluation.
+// in files if Env.ScratchDir is given; the input rows of depth+1 chunks or, if rows are read in
+// place, of a span; and the logits of a chunk.
 func (s Passes) full(ctx context.Context, hidden putRows, take takeLogits) error {
 	in := layerInput{Rows: s.Shards.Rows()}
 	in.Tables = s.Store.Tables
@@ -170,7 +171,8 @@ func (s Passes) full(ctx context.Context, hidden putRows, take takeLogits) error
 		}
 	}()
 	last := s.Job.Model.Layers - 1
-	var mapped *mappedRows // what the last layer reads; nil: the rows of the layer before
+	// mapped rows for the last layer; nil if it reads the rows of the layer before
+	var mapped *mappedRows
 	defer func() { mapped.free() }()
 	for l := range last + 1 {
 		var next layerRows
@@ -243,16 +245,17 @@ func (s Passes) inferOutput(layers []layerRows, put putRows) error {
 	return nil
 }
 
-// layerInput is what the chunks of a layer read: rows of the layer before, by Store.FetcherOf's
-// tables.
+// layerInput is what the chunks of a layer read: rows of the layer before, in the tables that
+// Store.FetcherOf takes.
 type layerInput struct {
 	compute.Rows
-	stored   bool // rows of the store, of vertex types or learned; Cols is the widest
-	inMemory bool // not in a file, which may shrink
+	// the rows are in the store: they are learned or differ by vertex type, and Cols is the widest
+	stored   bool
+	inMemory bool // the rows are not in a file, which may shrink
 }
 
-// inputOf returns the block of rows that begins with column first, as the input of chunks: a table
-// for each own part. Rows of other parts are fetched.
+// inputOf returns the block of rows that begins with column first, as the input of chunks. It has a
+// table for each own part. Rows of other parts are fetched.
 func (s Passes) inputOf(rows *layerRows, first int) layerInput {
 	in := compute.Rows{Cols: rows.width(first), Type: rows.of.DType(),
 		Tables: make([][]byte, s.Shards.Meta.Parts)}
@@ -268,12 +271,12 @@ func (s Passes) inputOf(rows *layerRows, first int) layerInput {
 
 // pass says what is made of the rows of each chunk.
 type pass struct {
-	layer int  // the layer that reads them
-	sums  bool // only what that layer adds of its neighbours' rows, column by column
+	layer int  // the layer that reads the rows
+	sums  bool // make only the sums of neighbours' rows that the layer reads, column by column
 	exact bool // the sums are not rounded, because the rows are mapped
 }
 
-// stored returns the type of the rows that a device adds.
+// stored returns the type in which rows are stored that a device adds up.
 func (p pass) stored(dev compute.Device) compute.Elements {
 	if p.exact {
 		return compute.Float32s
@@ -290,10 +293,12 @@ func (p pass) open(o parallel.Options, byColumns bool) (*parallel.Strategy, erro
 	return parallel.NewLayer(o, p.layer)
 }
 
-// putRows takes rows y, on the device, of consecutive own vertices from number at on.
+// putRows is a function that gets rows y, on the device, of consecutive own vertices. The first is
+// own vertex number at.
 type putRows func(at int, y compute.Matrix) error
 
-// then returns a function that calls see(), unless see is nil, and then put().
+// then returns a function that calls the function see, unless that is nil, and then the function
+// put.
 func (see putRows) then(put putRows) putRows {
 	if see == nil {
 		return put
@@ -306,9 +311,9 @@ func (see putRows) then(put putRows) putRows {
 	}
 }
 
-// inferLayer runs layer l over all own vertices, chunk by chunk. It passes the layer's rows to
-// see(), unless it is nil, and then to put(). If put is nil, it returns them; in a file they are
-// stored in blocks of columns, as wide as block says.
+// inferLayer runs layer l over all own vertices, chunk by chunk. It passes the layer's rows to the
+// function see, unless that is nil, and then to the function put. If put is nil, it returns the
+// rows. In a file they are stored in blocks of columns; the argument block is the width of a block.
 func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, see, put putRows,
 ) (out layerRows, err error) {
 	if put == nil {
@@ -324,15 +329,15 @@ func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int,
 	return out, err
 }
 
-// makeLayer makes the rows of layer l. Collective.
+// makeLayer makes room for the rows of layer l. Collective.
 func (s Passes) makeLayer(l, block int) (layerRows, error) {
 	_, cols := s.Job.Model.Widths(l)
 	return s.makeRows(cols, block,
 		s.Job.Model.Stored(l, compute.CapabilitiesOf(s.Device).Stores))
 }
 
-// makeRows makes rows of the own vertices. Collective: if one rank has no room, all ranks learn it
-// before any waits for its rows.
+// makeRows makes room for rows of the own vertices. Collective: if one rank has no room, all ranks
+// learn it before any rank waits for that rank's rows.
 func (s Passes) makeRows(cols, block int, of compute.Elements) (layerRows, error) {
 	out, err := makeLayerRows(s.ScratchDir, s.ownRows(), cols, block, of)
 	if err := comm.Agree(s.Comm, err); err != nil {
@@ -347,9 +352,9 @@ func (s Passes) givesLogits(l int) bool {
 	return l == s.Job.Model.Layers-1 && !s.Job.Model.Jumps()
 }
 
-// inferChunks makes rows of the chunks of all own vertices, and passes them to put(). Unless the
-// rank can read rows in place, a strategy runs over the chunks, through a pipeline of its own.
-// Collective.
+// inferChunks makes rows of the chunks of all own vertices, and passes them to the function put.
+// Unless the rank can read rows in place, a strategy runs over the chunks, through a pipeline of
+// its own. Collective.
 func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, of pass,
 	put putRows) (err error) {
 	if s.readsInPlace(in) {
@@ -422,22 +427,23 @@ func (s Passes) ownRows() int {
 	return int(offsets[s.Last] - offsets[s.First])
 }
 
-// chunks are the own vertices, cut into chunks.
+// chunks says how the own vertices are cut into chunks.
 type chunks struct {
 	bounds []graph.VertexID // the first vertex of every chunk, then the end of the last one
-	most   int              // vertices of the largest chunk
+	most   int              // number of vertices of the largest chunk
 }
 
 func (c *chunks) len() int { return len(c.bounds) - 1 }
 
-// at returns the vertices of chunk i, counted from the first own vertex; none if i is len.
+// at returns the vertices [lo, hi) of chunk i, counted from the first own vertex. It returns none
+// if i is len.
 func (c *chunks) at(i int) (lo, hi int) {
 	first := c.bounds[0]
 	return int(c.bounds[i] - first), int(c.bounds[min(i+1, c.len())] - first)
 }
 
 // chunks cuts the vertices of each own part so that a chunk's vertices and in-edges refer to at
-// most chunkBytes of rows. The last bits of a matrix product depend on the size of the chunk; as no
+// most chunkBytes of rows. The last bits of a matrix product depend on the size of the chunk. As no
 // chunk spans two parts, chunks are the same on any number of ranks.
 func (s Passes) chunks(rowBytes int) (c chunks) {
 	offsets := s.Shards.Meta.Offsets

@@ -539,7 +539,7 @@ func TestScratchDirThatCannotBeWritten(t *testing.T) {
 		bytes        int64
 	}{
 		{filepath.Join(dir, "missing"), "run.scratch_dir: .*no such file", 1},
-		{dir, "bytes left, and inference keeps up to 4611686018427387904", 1 << 62},
+		{dir, "bytes left, but inference keeps up to 4611686018427387904", 1 << 62},
 		{dir, "^$", 1}, {"", "^$", 1 << 62},
 	} {
 		message := ""

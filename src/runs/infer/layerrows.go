@@ -24,16 +24,16 @@ import (
 type layerRows struct {
 	rows, cols int
 	of         compute.Elements
-	block      int // columns of a block; the last block may have fewer
+	block      int // number of columns of a block; the last block may have fewer
 	bytes      []byte
-	memory     []float32   // the memory of bytes; nil: they are in a file
-	file       *mem.Shared // the file with the rows; nil: they are in memory
-	moving     []float32   // rows on their way from the device to the file
-	narrow     []float32   // rows on their way to a block
+	memory     []float32   // memory of the rows; nil if they are in a file
+	file       *mem.Shared // file with the rows; nil if they are in memory
+	moving     []float32   // buffer for rows on their way from the device to the file
+	narrow     []float32   // buffer for rows on their way to a block
 }
 
-// makeLayerRows makes zeroed rows. It reserves the space of a file at once, so that the disk cannot
-// be full when pages are written back.
+// makeLayerRows makes rows of zeros. It reserves the space of a file at once, so that the disk
+// cannot be full later, when pages are written back.
 func makeLayerRows(dir string, rows, cols, block int, of compute.Elements) (r layerRows,
 	err error) {
 	if dir == "" {
@@ -58,8 +58,7 @@ func makeLayerRows(dir string, rows, cols, block int, of compute.Elements) (r la
 	}
 	if err != nil {
 		return layerRows{}, fmt.Errorf("hidden rows in run.scratch_dir %s: %w; give a "+
-			"directory with "+
-			"more room; a run that was training goes on with --resume", dir, err)
+			"directory with more room (a run that was training goes on with --resume)", dir, err)
 	}
 	r.file.ReadAtRandom() // neighbours may be anywhere
 	r.bytes = r.file.Bytes()
@@ -83,7 +82,7 @@ func (r *layerRows) width(first int) int { return min(r.block, r.cols-first) }
 // rowBytes returns the bytes of a row with all columns.
 func (r *layerRows) rowBytes() int { return r.cols * r.of.Size() }
 
-// at returns where row lo of the block that begins with column first begins in bytes.
+// at returns the byte at which row lo begins, in the block that begins with column first.
 func (r *layerRows) at(first, lo int) int {
 	return r.of.Size() * (first*r.rows + lo*r.width(first))
 }
@@ -93,8 +92,8 @@ func (r *layerRows) part(first, lo, hi int) []byte {
 	return r.bytes[r.at(first, lo):r.at(first, hi)]
 }
 
-// view returns rows [lo,hi) with all columns, as float32. Rows that are stored otherwise, or lie in
-// several blocks, are copied to buffer, which grows as needed; others are returned in place.
+// view returns rows [lo,hi) with all columns, as float32. Rows of another type, or in several
+// blocks, are copied to buffer, which grows as needed. Other rows are returned in place.
 func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
 	whole := r.block >= r.cols
 	if whole && r.of == compute.Float32s {
@@ -136,8 +135,9 @@ func floats(bytes []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(bytes))), len(bytes)/4)
 }
 
-// put sets columns [first, first+y.Cols), which must be whole blocks, of the rows from lo on to y,
-// which is on a device. Rows of float32 also take y of bfloat16.
+// put copies y, which is on a device, into the rows that begin with row lo. The columns of y become
+// columns [first, first+y.Cols), which must be whole blocks. Rows of float32 also take a y of
+// bfloat16.
 func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) error {
 	load := func(to []float32) {
 		if r.of == compute.Float32s && y.BF16 != nil {
@@ -167,7 +167,7 @@ func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) err
 		if err := r.file.WriteAt(part, at); err != nil {
 			return fmt.Errorf("hidden rows in run.scratch_dir: %w", err)
 		}
-		if r.block < r.cols { // memory is short
+		if r.block < r.cols { // rows are in several blocks because memory is short
 			r.file.Drop(at, at+len(part))
 		}
 	}
@@ -204,7 +204,7 @@ func (r *layerRows) drop(first, lo, hi int) {
 	}
 }
 
-// dropAll is drop for all columns.
+// dropAll does what drop does, for all columns.
 func (r *layerRows) dropAll(lo, hi int) {
 	for first := 0; first < r.cols; first += r.block {
 		r.drop(first, lo, hi)
@@ -237,17 +237,18 @@ func checkScratchDir(dir string, bytes int64) error {
 		return fmt.Errorf("run.scratch_dir %s: %w", dir, err)
 	}
 	if free := int64(disk.Bavail) * disk.Bsize; free < bytes {
-		return fmt.Errorf("run.scratch_dir %s has %d bytes left, and inference keeps up to %d of "+
-			"hidden rows there; give a directory with more room", dir, free, bytes)
+		return fmt.Errorf("run.scratch_dir %s has %d bytes left, but inference keeps up to %d "+
+			"bytes of hidden rows there; give a directory with more room", dir, free, bytes)
 	}
 	return nil
 }
 
-// hiddenBytes returns how many bytes of hidden rows inference keeps at a time for the given number
-// of vertices, on a device that stores rows in the given type. It keeps the rows of two layers, of
-// which one may be aggregates (inferColumns); with jumping knowledge those of all layers. If the
-// last layer maps rows first, it keeps the mapped rows and, by columns, their sums, instead of the
-// rows that this layer would read.
+// hiddenBytes returns how many bytes of hidden rows inference keeps at a time. The argument
+// vertices is the number of vertices, and stores the type in which the device stores rows.
+// Inference keeps the rows of two layers, where aggregates count as a layer (inferColumns). With
+// jumping knowledge it keeps the rows of all layers. If the last layer maps rows before it adds
+// them, it keeps the mapped rows and, by columns, their sums. They take the place of the rows that
+// this layer would read.
 func hiddenBytes(m *nn.Config, vertices int64, stores compute.Elements) int64 {
 	hidden, last := m.Layers-1, m.Layers-1
 	layers := min(2, hidden)

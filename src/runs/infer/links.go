@@ -50,7 +50,8 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 	})
 }
 
-// asked reads the requested links or vertices; nil vertices stand for all.
+// asked reads the requested links or vertices. If the result vertices is nil, all vertices are
+// requested.
 func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
 	if what.Top > 0 && !s.Task.Ranks {
 		return nil, nil, fmt.Errorf("--top ranks partners, which a model of %s does not; give "+
@@ -96,7 +97,7 @@ type linkEnd struct {
 	kind       int
 	name       string // name of the vertex type; "" without types
 	first, end int
-	others     int // how many of these vertices can be partners of a vertex at the other end
+	others     int // number of these vertices that can be partners of a vertex at the other end
 }
 
 // endsOf returns the sources and the targets of links.
@@ -119,8 +120,8 @@ func (s Passes) endsOf() (ends [2]linkEnd) {
 // has reports whether a vertex, by id in the dataset, can be at this end.
 func (e *linkEnd) has(id int32) bool { return int(id) >= e.first && int(id) < e.end }
 
-// id returns a source id in the form of the parts: TYPE/ID if vertices have types. word may lack
-// the TYPE/.
+// id returns a source id in the form in which the parts have it: TYPE/ID if vertices have types.
+// The argument word may lack the TYPE/.
 func (e *linkEnd) id(word string) string {
 	if e.name == "" || strings.HasPrefix(word, e.name+"/") {
 		return word
@@ -128,7 +129,8 @@ func (e *linkEnd) id(word string) string {
 	return e.name + "/" + word
 }
 
-// readLinks reads a file of links, with more vertices after each link: see shard.ReadLinks.
+// readLinks reads a file of links (see shard.ReadLinks). The argument more is the number of further
+// vertices in a line, after its link.
 func (s Passes) readLinks(path string, more int) (links [][]graph.VertexID, err error) {
 	ends := s.endsOf()
 	source, err := s.Shards.OpenSourceIDs()
@@ -171,7 +173,7 @@ func (s Passes) readLinks(path string, more int) (links [][]graph.VertexID, err 
 	return links, err
 }
 
-// byID returns the vertex for each id in the dataset.
+// byID returns an array that maps an id in the dataset to the vertex.
 func (s Passes) byID() []graph.VertexID {
 	now := make([]graph.VertexID, len(s.Topology.Original))
 	for v, o := range s.Topology.Original {
@@ -196,8 +198,8 @@ func (s Passes) verticesOf(ids []string) (of map[string]graph.VertexID, err erro
 	return of, err
 }
 
-// topOf returns the best partners of each vertex as links, in the order of vertices, on every rank.
-// Collective.
+// topOf returns the best partners of each vertex as links, in the order of the vertices. Every rank
+// gets all of them. Collective.
 func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.Link, []float32,
 	error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
@@ -217,7 +219,8 @@ func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.
 	if err != nil {
 		return nil, nil, err
 	}
-	var flat, scores []float32 // triples of place, partner, score; the first two are int32 bits
+	// triples of place, partner and score; the first two are the bits of int32
+	var flat, scores []float32
 	for i, list := range kept {
 		for _, b := range list {
 			flat = append(flat, math.Float32frombits(uint32(place[i])),
@@ -248,8 +251,8 @@ func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.
 	return links, scores, nil
 }
 
-// writeLinks writes scores or, for links with labels, the predicted labels: as an array [n] or [n,
-// C], or as a table with source and target.
+// writeLinks writes scores or, for links with labels, the predicted labels. The file is an array
+// [n] or [n, C], or a table with source and target.
 func writeLinks(
 	ctx context.Context, s Passes, m *Model, links []graph.Link, scores []float32, path string,
 ) error {
@@ -318,7 +321,8 @@ func formatLinks(
 	return w.Error()
 }
 
-// outputsOf returns the model's outputs for own links, [links, outputs]. Collective.
+// outputsOf returns the model's outputs for links whose targets the rank owns, [links, outputs].
+// Collective.
 func (s Passes) outputsOf(own []float32, links []graph.Link) ([]float32, error) {
 	r := s.ratingOf(links)
 	outputs := max(1, s.Job.Model.Rated)
@@ -336,7 +340,7 @@ func (s Passes) outputsOf(own []float32, links []graph.Link) ([]float32, error) 
 	return z, err
 }
 
-// JudgeLinks adds the own links of a split, 1 for validation and 2 for test, to a score. The
+// JudgeLinks adds the rank's links of a split, 1 for validation and 2 for test, to a score. The
 // argument own has the embeddings [own vertices, Out]. Collective.
 func (s Passes) JudgeLinks(own []float32, split int, sum *Score) error {
 	all, of := s.Shards.LinksOf(split)
@@ -349,14 +353,14 @@ func (s Passes) JudgeLinks(own []float32, split int, sum *Score) error {
 	})
 }
 
-// ratingOf returns a ranking that only rates the links.
+// ratingOf returns a ranking that only rates the links, without candidates.
 func (s Passes) ratingOf(links []graph.Link) ranking {
 	return ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out,
 		links: links}
 }
 
-// scoreLinks returns the model's outputs for the links, in their order, on every rank. Each rank
-// scores the links whose target it owns. Collective.
+// scoreLinks returns the model's outputs for the links, in their order. Every rank gets all of
+// them. Each rank scores the links whose targets it owns. Collective.
 func (s Passes) scoreLinks(own []float32, links []graph.Link) ([]float32, error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
 	var mine []graph.Link

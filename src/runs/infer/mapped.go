@@ -15,14 +15,14 @@ import (
 type mappedRows struct {
 	Passes
 	layer           int
-	rowBytes        int       // of a row of the layer before
+	rowBytes        int       // bytes of a row of the layer before
 	neighbours, own layerRows // own has no columns if the layer reads no own rows
 }
 
-// mappedFor makes room for the rows that layer l reads. It returns nil if the layer adds rows
-// before it maps them. If memory is short, those of neighbours lie in blocks that take no more
-// memory than blocks of the given number of columns of the layer before, but for whole cache lines.
-// Collective.
+// mappedFor makes room for the mapped rows that layer l reads. It returns nil if the layer adds
+// rows before it maps them. If memory is short, the rows of neighbours are stored in blocks of
+// columns. Such a block takes no more memory than the given number of columns of the layer before,
+// rounded to whole cache lines. Collective.
 func (s Passes) mappedFor(l, block int) (m *mappedRows, err error) {
 	of := &s.Job.Model
 	if !of.MapsFirst(l) {
@@ -49,7 +49,7 @@ func (s Passes) mappedFor(l, block int) (m *mappedRows, err error) {
 	return m, nil
 }
 
-// free frees the rows. m may be nil.
+// free frees the rows. It may be called on nil.
 func (m *mappedRows) free() {
 	if m != nil {
 		m.neighbours.free()
@@ -57,7 +57,7 @@ func (m *mappedRows) free() {
 	}
 }
 
-// put is the putRows of the layer before.
+// put maps rows of the layer before and stores them. It is the putRows of that layer.
 func (m *mappedRows) put(at int, y compute.Matrix) error {
 	neighbours, own, err := m.Model.MapFirst(m.layer, y)
 	if err == nil {
@@ -69,11 +69,11 @@ func (m *mappedRows) put(at int, y compute.Matrix) error {
 	return err
 }
 
-// infer passes the rows of the layer to put(). Collective.
+// infer makes the rows of the layer and passes them to the function put. Collective.
 func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 	_, cols := m.Job.Model.Widths(m.layer)
 	rows, of := &m.neighbours, pass{layer: m.layer, sums: true, exact: true}
-	chunks := m.chunks(m.rowBytes) // as if the rows were not mapped
+	chunks := m.chunks(m.rowBytes) // the chunks are those for rows that are not mapped
 	var own, neighbours deviceRows
 	defer own.free()
 	most := max(chunks.most, min(m.ownRows(), compute.SameTiles)) // chunks may come together

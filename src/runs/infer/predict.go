@@ -24,23 +24,26 @@ import (
 
 // Request says what to predict, and where to write it. All ranks must have the same.
 type Request struct {
-	// true: with all neighbours, layer by layer; false: by sampled minibatches, as for validation
+	// true: infer with all neighbours, layer by layer; false: infer by sampled minibatches, as for
+	// validation
 	Full bool
 	Form Form // form of the predictions; "": FormClasses
-	// metric for labelled vertices; "" or auto: the default of the task
+	// name of the metric for labelled vertices; "" or "auto" for the default of the task
 	Metric string
 
-	// Path is the file for predictions, NumPy or, if it ends in .csv, a table; "": none are
-	// written.
+	// Path is the file for predictions, in NumPy's format or, if it ends in .csv, a table. If it is
+	// "", none are written.
 	Path       string
-	Embeddings string   // NumPy file for what the last layer reads, float32 [vertices, H]; "": none
-	Links      string   // file of pairs of ids to score, for the task of links; "": none
-	Top        int      // best partners of each vertex to write, for the task of links; 0: none
-	Vertices   []string // source ids of the vertices to predict, in the order of the rows; nil: all
+	Embeddings string // NumPy file for what the last layer reads, float32 [vertices, H]; "": none
+	Links      string // file of pairs of ids to score, for the task of links; "": none
+	Top        int    // best partners of each vertex to write, for the task of links; 0: none
+	// source ids of the vertices to predict, in the order of the rows; nil for all vertices
+	Vertices []string
 }
 
-// Bytes returns the memory for the predictions of all vertices until they are written: own on all
-// ranks together, written on the rank that writes. trained is the name of the model's task.
+// Bytes returns the memory for the predictions until they are written. The result own is what all
+// ranks need together, and written is what the rank that writes needs. The argument trained is the
+// name of the model's task.
 func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (own, written int64) {
 	if r.Links != "" || r.Top > 0 {
 		return 0, 0
@@ -57,14 +60,14 @@ func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (ow
 	if r.Path != "" {
 		written = own
 	}
-	if r.Embeddings != "" { // embeddings are gathered after the predictions are written
+	if r.Embeddings != "" { // then the predictions have been written and freed
 		rows := int64(n) * int64(4*hidden)
 		own, written = own+rows, max(written, rows)
 	}
 	return own, written
 }
 
-// rowBytes returns the bytes of the prediction for a vertex.
+// rowBytes returns the bytes of the prediction for one vertex.
 func (r *Request) rowBytes(t *task.Task, classes int) int {
 	if r.Form == FormProbabilities || r.Form == FormLogits {
 		return 4 * classes
@@ -89,24 +92,24 @@ type Result struct {
 	Seconds  float64 // time of the forward passes
 	Metric   string  // metric for the labelled vertices
 	Judged   []Judged
-	// vertices with a logit that is not finite; if there are any, no metric is computed
+	// number of vertices with a logit that is not finite; if there are any, no metric is computed
 	Undefined int
 }
 
-// Judged has the metric of the labelled vertices of a split.
+// Judged holds the metric of the labelled vertices of a split.
 type Judged struct {
 	Split    string
 	Vertices int
 	Metric   record.Metric
 }
 
-// Text writes the metric of a split.
+// Text returns the metric of a split as text.
 func (i *Result) Text(of Judged) string { return record.MetricText(i.Metric, of.Metric) }
 
 // Predict predicts vertices with a trained model and lets rank 0 write the predictions, a row a
-// vertex: all vertices by their ids in the dataset, or the requested ones in their order. The parts
-// may be those of another graph, without labels or training seeds. Rank 0 holds the predictions and
-// embeddings of all vertices. Collective.
+// vertex. These are all vertices by their ids in the dataset, or the requested vertices in their
+// order. The parts may be those of another graph, without labels or training seeds. Rank 0 holds
+// the predictions and embeddings of all vertices. Collective.
 func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Request) (*Result,
 	error) {
 	if what.Form == "" {
@@ -216,7 +219,7 @@ type predictions struct {
 	chosen   *chosen
 	own      []byte // [chosen own vertices, rowBytes]
 
-	hidden     []float32 // [chosen own vertices, hiddenCols]; empty: not requested
+	hidden     []float32 // [chosen own vertices, hiddenCols] embeddings; empty if not requested
 	hiddenCols int
 
 	undefined int // number of own vertices with a logit that is not finite
@@ -270,7 +273,8 @@ func (s Passes) predictFull(ctx context.Context, p *predictions) error {
 	if len(p.hidden) > 0 {
 		var rows, stored []float32
 		defer func() { mem.Free(rows); mem.Free(stored) }()
-		first, next := int(s.Shards.Meta.Offsets[s.First]), 0 // next: of the chosen own vertices
+		// next is the number of the next chosen own vertex
+		first, next := int(s.Shards.Meta.Offsets[s.First]), 0
 		hidden = func(at int, y compute.Matrix) error {
 			row := func() int { return int(p.chosen.vertex(next)) - first - at }
 			if next == p.chosen.own() || row() >= y.Rows {
@@ -308,8 +312,8 @@ func (s Passes) predictSampled(ctx context.Context, p *predictions) error {
 }
 
 // writable makes the directory of path and returns an error if a result could not be written there,
-// so that this is known before the computation. It refuses a device file, which the rename of the
-// finished file would replace.
+// so that this is known before the computation. It refuses a device file, because the finished file
+// would be renamed to that name and replace it.
 func writable(what, path string) error {
 	if path == "" {
 		return nil

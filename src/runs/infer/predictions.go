@@ -41,7 +41,7 @@ func (s Passes) write(ctx context.Context, p *predictions, m *Model, what Reques
 	})
 }
 
-// gatherBytes is about how much a rank sends in one round.
+// gatherBytes is about the number of bytes that a rank sends in one round.
 const gatherBytes = 16 << 20
 
 // gather brings the rows of all chosen vertices to rank 0 in the order of the output, and lets it
@@ -98,7 +98,8 @@ func (s Passes) gather(
 	return comm.Agree(s.Comm, err)
 }
 
-// writeArray writes the predictions as a NumPy array. Classes have their numbers in the source.
+// writeArray writes the predictions as a NumPy array. Classes are written as their numbers in the
+// source.
 func (p *predictions) writeArray(ctx context.Context, m *Model, path string, all []byte) error {
 	layout := npy.Info{DType: "<f4", Shape: []int{p.chosen.n, p.classes}}
 	if p.form == FormClasses {
@@ -115,7 +116,7 @@ func (p *predictions) writeArray(ctx context.Context, m *Model, path string, all
 	return writeRows(ctx, "predictions", path, layout.DType, layout.Shape, all)
 }
 
-// writeBytes is how much is written between two checks of the context.
+// writeBytes is the number of bytes written between two checks of the context.
 const writeBytes = 16 << 20
 
 func writeRows(ctx context.Context, what, path, dtype string, shape []int, all []byte) error {
@@ -135,9 +136,9 @@ func writeRows(ctx context.Context, what, path, dtype string, shape []int, all [
 	return w.Close()
 }
 
-// writeTable writes the predictions as a table: the source id, the label, and a column for each
-// class if probabilities or logits are requested. These replace the label if it has a column for
-// each class itself.
+// writeTable writes the predictions as a table. It has the source id, the label and, if
+// probabilities or logits are requested, a column for each class. If the label itself has a column
+// for each class, these columns replace it.
 func (s Passes) writeTable(
 	ctx context.Context, p *predictions, m *Model, what Request, all []byte,
 ) error {

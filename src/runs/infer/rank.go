@@ -14,8 +14,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// blockBytes bounds the embeddings that a rank gets from another at a time, and chunkCandidates the
-// candidates drawn at a time. Tests make them small.
+// blockBytes bounds the bytes of embeddings that a rank gets from another at a time, and
+// chunkCandidates the number of candidates drawn at a time. Tests make them small.
 var (
 	blockBytes      = 16 << 20
 	chunkCandidates = 16 << 20
@@ -24,8 +24,9 @@ var (
 // judging seeds the draws of candidates in evaluations. It is the same in every run.
 const judging = 0xD1B54A32D192ED03
 
-// eachBlock calls f with the embeddings of all vertices, block by block: rows has those of the
-// vertices from number first on. own has this rank's. A single rank copies nothing. Collective.
+// eachBlock calls f with the embeddings of all vertices, block by block. The argument rows of f has
+// the embeddings of consecutive vertices, beginning with the vertex first. The argument own has
+// those of this rank's vertices. A single rank copies nothing. Collective.
 func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID,
 	rows compute.Matrix)) error {
 	offsets, size := s.Shards.Offsets, s.Comm.Size()
@@ -33,7 +34,7 @@ func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID,
 	var buffer []float32
 	defer func() { mem.Free(buffer) }()
 	counts := make([]int, size)
-	// by parts, so that blocks, and so bits, do not depend on the number of ranks
+	// part by part, so that blocks, and therefore bits, do not depend on the number of ranks
 	for p := range s.Shards.Parts {
 		r := p * size / s.Shards.Parts
 		begin, _ := s.Job.Vertices(r)
@@ -62,7 +63,7 @@ func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID,
 	return nil
 }
 
-// ranking ranks links of this rank among candidates.
+// ranking ranks some links of this rank among their candidates.
 type ranking struct {
 	of      Passes
 	rater   *task.Rater
@@ -73,23 +74,24 @@ type ranking struct {
 
 	scores []float32 // scores of the current window
 	given  Candidates
-	// each link has a list of candidates; false: all vertices are candidates
+	// whether each link has a list of candidates; if not, all vertices are candidates
 	drawn bool
-	known map[graph.VertexID][]graph.VertexID // true partners of the sources, sorted
-	// [L] candidates of each link, sorted; if all vertices are candidates, only one, for the AUC
+	known map[graph.VertexID][]graph.VertexID // true partners of each source, sorted
+	// [L] candidates of each link, sorted; if all vertices are candidates, only the one for the AUC
 	candidates [][]graph.VertexID
-	// [L] first candidate drawn, the AUC's negative; -1: none
+	// [L] candidate that was drawn first, the negative for the AUC; -1 if there is none
 	first       []graph.VertexID
 	firstScore  []float32
-	above, same []int // [L] candidates with a higher score, and with the same
+	above, same []int // [L] number of candidates with a higher score, and with the same score
 }
 
-// RankLinks ranks the own links of a split, 1 for validation and 2 for test, among candidates:
+// RankLinks ranks the rank's links of a split, 1 for validation and 2 for test, among candidates:
 // links with the same source and another target. The argument own has the embeddings [own vertices,
-// Out]. The targets are given, or Job.Links.Judged of them are drawn by a key of the link's
-// original ids alone, or all are candidates. Unless they are given, targets that have a link or
-// edge with the source, in either direction and in any split, are left out. A link without
-// candidates is not ranked. A tie gets the mean of its best and worst rank.
+// Out]. The targets of candidates are given; or Job.Links.Judged of them are drawn by a key of the
+// link's original ids alone; or they are all vertices. Unless they are given, targets that have a
+// link or edge with the source, in either direction and in any split, are left out. A link without
+// candidates is not ranked. A link with the score of some candidates gets the mean of its best and
+// worst rank.
 //
 // It returns every metric over all ranks; AUC and average precision count one negative for each
 // link. If a score of a link or of its first candidate is not finite, it returns nn.ErrDiverged.
@@ -104,7 +106,7 @@ func (s Passes) RankLinks(own []float32, split int, given Candidates) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	// by part, so that no bit depends on the number of ranks
+	// a sum for each part, so that no bit depends on the number of ranks
 	sums := make([]task.Ranked, s.Last-s.First)
 	var scores []task.Scored
 	sound := true
@@ -209,7 +211,7 @@ func (r *ranking) rank(own []float32) error {
 	})
 }
 
-// eachSource calls f with each link and the row of its source. Collective.
+// eachSource calls f with each link and the embedding of its source. Collective.
 func (r *ranking) eachSource(own []float32, f func(i int, row []float32)) error {
 	bySource := map[graph.VertexID][]int{}
 	for i, l := range r.links {
@@ -224,8 +226,8 @@ func (r *ranking) eachSource(own []float32, f func(i int, row []float32)) error 
 	})
 }
 
-// target returns the row of a link's target. The rank owns it: links belong to the part of their
-// target.
+// target returns the embedding of a link's target. The rank owns it, because links belong to the
+// part of their target.
 func (r *ranking) target(own []float32, i int) []float32 {
 	begin, _ := r.of.Job.Vertices(r.of.Comm.Rank())
 	at := (int(r.links[i].Target) - int(begin)) * r.cols
@@ -241,8 +243,8 @@ func (r *ranking) alone(i int) bool {
 	return partners >= r.of.endsOf()[1].others
 }
 
-// count compares a candidate's score with the link's. If it is NaN, it sets the link's score to
-// NaN, which RankLinks refuses.
+// count compares a candidate's score with the link's. If the candidate's score is NaN, it sets the
+// link's score to NaN, which RankLinks refuses.
 func (r *ranking) count(i int, x float32) {
 	switch {
 	case x > r.score[i]:
@@ -254,7 +256,8 @@ func (r *ranking) count(i int, x float32) {
 	}
 }
 
-// parallel calls f for the links first to end-1, in ranges, on the workers of the rank.
+// parallel calls f for each of the links first to end-1. The workers of the rank divide these into
+// ranges.
 func (r *ranking) parallel(first, end int, f func(i int)) {
 	workers := max(1, r.of.Workers)
 	mem.Parallel(workers, func(w int) {
@@ -264,8 +267,8 @@ func (r *ranking) parallel(first, end int, f func(i int)) {
 	})
 }
 
-// know collects the true partners of the links' sources: the other ends of links of any split and,
-// if the split left some edges out, of edges that are no links. Collective.
+// know collects the true partners of the links' sources. These are the other ends of links of any
+// split and, if the split left some edges out, of edges that are not links. Collective.
 func (r *ranking) know() error {
 	r.known = map[graph.VertexID][]graph.VertexID{}
 	for _, l := range r.links {
@@ -292,11 +295,11 @@ func (r *ranking) know() error {
 	return nil
 }
 
-// knowEdges adds the other ends of those edges of the sources that are no links. Every rank scans
-// the edges into its own vertices, which it has in any topology, and sends their ends to the ranks
-// that ask for them, in rounds that bound the memory in flight. It remembers if all edges are
-// links, and then does nothing. Memory: a number for each vertex of the graph, and for each end of
-// a link at an own vertex. Collective.
+// knowEdges adds to the true partners the other ends of those edges of the sources that are not
+// links. Every rank scans the edges into its own vertices, which it has in any topology. It sends
+// their ends to the ranks that ask for them, in rounds that bound the memory in flight. If all
+// edges turn out to be links, that is remembered, and later calls do nothing. Memory: a number for
+// each vertex of the graph, and for each end of a link at an own vertex. Collective.
 func (r *ranking) knowEdges() error {
 	if r.given != nil || r.of.AllEdgesAreLinks {
 		return nil
@@ -317,7 +320,7 @@ func (r *ranking) knowEdges() error {
 	begin, last := r.of.Job.Vertices(c.Rank())
 	first, end := graph.VertexID(begin), graph.VertexID(last)
 	links := r.linksOf(first, end)
-	// what goes to each rank: source and partner in turn
+	// [size] what goes to each rank: a source and its partner, in turn
 	ends, under := make([][]graph.VertexID, size), 0
 	note := func(source, partner graph.VertexID) {
 		for _, to := range askers.of(source) {
@@ -325,7 +328,8 @@ func (r *ranking) knowEdges() error {
 			under++
 		}
 	}
-	most := max(1, blockBytes/16/size) // pairs in a round; all ranks may send to one
+	// number of pairs in a round; all ranks may send theirs to one rank
+	most := max(1, blockBytes/16/size)
 	var received []graph.VertexID
 	send, receive, beside := make([]int, size), make([]int, size), 0
 	for v := first; ; {
@@ -376,7 +380,7 @@ func (r *ranking) knowEdges() error {
 	}
 }
 
-// linksOf returns the sorted partners, by links of any split, of the vertices first to end-1.
+// linksOf returns the partners of the vertices first to end-1 by links of any split, sorted.
 func (r *ranking) linksOf(first, end graph.VertexID) byVertex {
 	var pairs [][2]graph.VertexID
 	for split := range graph.SplitNames {
@@ -394,7 +398,7 @@ func (r *ranking) linksOf(first, end graph.VertexID) byVertex {
 	return b
 }
 
-// byVertex lists values by vertex: those of vertex first+i are values[start[i]:start[i+1]].
+// byVertex lists values by vertex. The values of vertex first+i are values[start[i]:start[i+1]].
 type byVertex struct {
 	first  graph.VertexID
 	start  []int
@@ -438,7 +442,7 @@ func (r *ranking) draw() {
 			uint64(uint32(original[l.Target]))))
 		r.first[i] = -1
 		for range max(1, r.of.Job.Links.Judged) {
-			for range 64 { // if nearly all pairs are links, a candidate may not be found
+			for range 64 { // a candidate may not be found if nearly all pairs are links
 				v := ids[stream.Next()%uint64(len(ids))]
 				if _, found := slices.BinarySearch(known, v); found {
 					continue
@@ -458,7 +462,7 @@ func (r *ranking) draw() {
 type Candidates map[graph.Link][]graph.VertexID
 
 // ReadCandidates reads the candidates of the validation and test links from Job.Links.JudgedFile.
-// It returns none without such a file. It is an error if a link has no candidates, or its own
+// Without such a file it returns nil. It is an error if a link has no candidates, or if its own
 // target is one of them.
 func (s Passes) ReadCandidates() (Candidates, error) {
 	if s.Job.Links.JudgedFile == "" || !s.Task.Ranks {
@@ -479,7 +483,8 @@ func (s Passes) ReadCandidates() (Candidates, error) {
 		for _, l := range links {
 			if c[l] == nil {
 				o := s.Topology.Original
-				err = fmt.Errorf("%s has no line of the %s link from %d to %d (ids of the dataset)",
+				err = fmt.Errorf("%s has no line of the %s link from %d to %d (ids of the "+
+					"dataset); add one",
 					s.Job.Links.JudgedFile, graph.SplitNames[split], o[l.Source], o[l.Target])
 				break
 			}

@@ -14,18 +14,18 @@ import (
 // evalSalt separates the random draws of evaluation from those of training.
 const evalSalt = 0x9E3779B97F4A7C15
 
-// evalKey keys the draws of an evaluation minibatch. Its stream is the part, so results do not
-// depend on the number of ranks.
+// evalKey returns the key of the draws of an evaluation minibatch. Its stream is the part, so
+// results do not depend on the number of ranks.
 func (s Passes) evalKey(epoch, part, chunk int) sample.Key {
 	return sample.Key{Seed: s.Job.Seed ^ evalSalt, Epoch: epoch, Step: chunk, Stream: part}
 }
 
 // Sampled runs minibatches of the given vertices of own parts through the training pipeline,
-// forward only, and calls each with every minibatch and its logits, which are in host memory and
-// valid during the call. With a look-ahead cache, minibatches of the next epoch occupy the slots of
-// that pipeline, so Sampled uses a temporary pipeline. Draws are keyed by part and chunk, and a
-// chunk is as large as a training minibatch, so with the same streams they do not depend on the
-// number of ranks. Collective.
+// forward only. It calls the function each with every minibatch and its logits, which are in host
+// memory and valid during the call. With a look-ahead cache, minibatches of the next epoch occupy
+// the slots of that pipeline, so Sampled uses a temporary pipeline. Draws have keys of part and
+// chunk, and a chunk is as large as a training minibatch. So with the same streams they do not
+// depend on the number of ranks. Collective.
 func (s Passes) Sampled(ctx context.Context, epoch int, seeds func(part int) []graph.VertexID,
 	each func(m *parallel.Minibatch, logits compute.Matrix) error,
 ) error {
@@ -56,8 +56,8 @@ func (s Passes) Sampled(ctx context.Context, epoch int, seeds func(part int) []g
 	return pipe.Run(ctx, items, admit, judge)
 }
 
-// sampledItems returns how many minibatches of the given vertices there are, and the function that
-// sets the seeds of each. Collective.
+// sampledItems returns the number of minibatches of the given vertices, and the function that sets
+// the seeds of each. Collective.
 func (s Passes) sampledItems(epoch int, seeds func(part int) []graph.VertexID) (
 	items int, admit func(int, *parallel.Minibatch), err error,
 ) {
@@ -86,10 +86,10 @@ func (s Passes) sampledItems(epoch int, seeds func(part int) []graph.VertexID) (
 	}, nil
 }
 
-// sharedItems is sampledItems for minibatches that ranks share. Each minibatch has vertices of all
-// parts of a group, as evenly as those of training, so that no rank waits for one that has all the
-// seeds. All groups have equally many minibatches, as many as the group with the most vertices
-// needs.
+// sharedItems does what sampledItems does, for minibatches that ranks share. Each minibatch has
+// vertices of all parts of a group, as evenly as minibatches of training, so that no rank waits for
+// one that has all the seeds. All groups have the same number of minibatches, which is that of the
+// group with the most vertices.
 func (s Passes) sharedItems(epoch int, seeds func(part int) []graph.VertexID) (
 	items int, admit func(int, *parallel.Minibatch),
 ) {

@@ -14,7 +14,8 @@ type Score struct {
 	task   *task.Task
 	metric *task.Metric
 	task.Tally
-	Confusion []int64       // [classes, classes], truth by prediction; nil: not counted
+	// [classes, classes] numbers by true and predicted class; nil if not counted
+	Confusion []int64
 	scores    []task.Scored // kept for a metric that needs them
 }
 
@@ -43,8 +44,8 @@ func (s *Score) Add(z []float32, label []byte) {
 	}
 }
 
-// Quality is a score over all ranks: the metric that chooses epochs, the share of right
-// predictions, and the mean shortfall. The shortfall is a lower bound of the mean loss, at most
+// Quality is a score over all ranks. It has the metric that chooses epochs, the share of right
+// predictions, and the mean shortfall, which is a lower bound of the mean loss, and at most
 // log(classes) below it.
 type Quality struct {
 	Metric, Accuracy record.Metric
@@ -52,9 +53,9 @@ type Quality struct {
 	judged           task.Tally
 }
 
-// Quality sums the score over all ranks. Collective; every rank gets the same. If predictions are
-// not finite it returns nn.ErrDiverged: the loss of the last update was still finite, so no step
-// reported it.
+// Quality sums the score over all ranks. If predictions are not finite it returns nn.ErrDiverged:
+// the loss of the last update was still finite, so no step has reported it. Every rank gets the
+// same result. Collective.
 func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
 	if q.judged, err = OverRanks(c, &s.Tally); err != nil {
 		return q, err
@@ -83,7 +84,8 @@ func (q *Quality) All(of *task.Task) map[string]float64 {
 	return all
 }
 
-// value returns a metric over the vertices of all ranks, given the sums over all ranks. Collective.
+// value returns a metric over the vertices of all ranks. The argument sums has the sums over all
+// ranks. Collective.
 func (s *Score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (record.Metric, error) {
 	if m.Score == nil {
 		x, _ := m.Value(sums)

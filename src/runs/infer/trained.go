@@ -25,16 +25,16 @@ type Model struct {
 	Run        string // the run directory
 	Path       string // the file of the model
 	Weights    []nn.Tensor
-	In, Out    int // number of features; number of classes, or of columns of embeddings
+	In, Out    int // number of features, and number of classes or of columns of embeddings
 	Rated      int // number of classes or numbers of a link, for links with labels
 	Task       string
-	ClassNames []string   // names of the classes; nil: unknown
+	ClassNames []string   // names of the classes; nil if not known
 	Scale      task.Scale // scale of predicted numbers
-	// names of the feature columns by vertex type, "" without types; nil: unknown
+	// names of the feature columns by vertex type, under "" without types; nil if not known
 	Features map[string][]string
 	About    map[string]string
 
-	learned string // name of the tensors of learned rows, in files beside Path
+	learned string // name of the tensors of learned rows, which are in files beside Path
 }
 
 // ReadModel reads the model of a run.
@@ -105,11 +105,12 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string,
 	return m, nil
 }
 
-// outputs is the number of outputs for a vertex, or for a link.
+// outputs returns the number of outputs for a vertex or, if links have labels, for a link.
 func (m *Model) outputs() int { return cmp.Or(m.Rated, m.Out) }
 
-// readLearned reads the learned rows of own parts, in files beside the model. It checks the files
-// of a finished run against the run's checksums; those of a checkpoint have been checked.
+// readLearned reads the learned rows of the rank's parts, which are in files beside the model. It
+// checks the files of a finished run against the run's checksums. Those of a checkpoint have been
+// checked already.
 func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 	if l.Cols == 0 {
 		return nil
@@ -132,7 +133,8 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		if err := nn.ReadInto(path, l.RowsOf(p, m.learned)); err != nil {
 			return err
 		}
-		// hide the rows that training has not read; the best rows are stored with these hidden
+		// hide the rows that training has not read; in the files of the best rows they are already
+		// hidden
 		if ofCheckpoint && m.learned == nn.LearnedRows {
 			err := l.HideOf(p,
 				func(moments []nn.Tensor) error { return nn.ReadInto(path, moments) })
@@ -144,13 +146,14 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 	return nil
 }
 
-// classNumbers returns the numbers of the classes in the source; nil if classes are words there, or
-// have no names and so the numbers of the model.
+// classNumbers returns the numbers that the classes have in the source. It returns nil if classes
+// are words there, or if they have no names, so that their numbers are those of the model.
 func (m *Model) classNumbers() []int32 {
 	numbers := make([]int32, len(m.ClassNames))
 	for c, name := range m.ClassNames {
 		x, err := strconv.ParseInt(name, 10, 32)
-		if err != nil || strconv.FormatInt(x, 10) != name { // 01 and 1 are words
+		// a name such as 01 is a word, because 1 is another name
+		if err != nil || strconv.FormatInt(x, 10) != name {
 			return nil
 		}
 		numbers[c] = int32(x)
@@ -179,8 +182,8 @@ func (m *Model) columnName(c int) string {
 	return fmt.Sprintf("class_%d", c)
 }
 
-// weighs reports whether the model reads the edge weights of these parts: it was trained with
-// weights, and asked is true. It is an error if the parts have no weights.
+// weighs reports whether the model reads the edge weights of these parts. It does if it was trained
+// with weights, and the argument asked is true. It is an error if the parts have no weights.
 func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 	trained, known := m.About["edge_weights"] // older runs do not say
 	if asked && trained == "true" && !s.Weighted {
@@ -190,7 +193,7 @@ func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 	return asked && (!known || trained == "true"), nil
 }
 
-// learns returns an error if cols is not the width of the run's learned rows.
+// learns returns an error if cols is not the number of columns of the run's learned rows.
 func (m *Model) learns(cols int) error {
 	if trained := cmp.Or(m.About["learned"], "0"); trained != strconv.Itoa(cols) {
 		return fmt.Errorf("model.learned is %d, but the run %s was trained with %s; leave it "+
@@ -201,7 +204,7 @@ func (m *Model) learns(cols int) error {
 }
 
 // rescaled returns a note if the features of the parts were standardized with other numbers than
-// those of the run. It returns none if either is unknown: parts whose features were not
+// those of the run. It returns "" if either is not known: parts whose features were not
 // standardized look like parts of older versions.
 func (m *Model) rescaled(s *shard.Shards) string {
 	of, trained := s.Origin.Scaling, m.About["scaling"]
@@ -213,7 +216,8 @@ func (m *Model) rescaled(s *shard.Shards) string {
 		"those of %s: import the graph with --standardize-as DATASET", m.Run, s.Dir)
 }
 
-// fitTypes returns an error for vertex types that the model does not read, or with other features.
+// fitTypes returns an error if the parts have vertex types that the model does not read, or types
+// with another number of features.
 func (m *Model) fitTypes(s *shard.Shards) error {
 	for t, name := range s.Schema.Types {
 		has, at := s.Table(t).Features, slices.IndexFunc(m.Weights, func(w nn.Tensor) bool {
@@ -235,8 +239,8 @@ func (m *Model) fitTypes(s *shard.Shards) error {
 	return nil
 }
 
-// fit returns the labels of the parts in terms of the model, or an error if the model does not fit
-// the parts. Parts without labels need only the features.
+// fit returns what is known of the labels of the parts, in the classes of the model. It returns an
+// error if the model does not fit the parts. Parts without labels need only the features.
 func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	if typed := slices.ContainsFunc(m.Weights, func(t nn.Tensor) bool {
 		return strings.HasPrefix(t.Name, "project.")
@@ -249,8 +253,8 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	if m.About["learned"] != "" {
 		if m.About["parts"] != s.Identity() {
 			return nil, fmt.Errorf("%s: the run %s has learned rows of the vertices of the parts "+
-				"that it was trained on, which are not these parts; give those as "+
-				"data.parts", s.Dir, m.Run)
+				"that it was trained on, but these are other parts; give the parts of the run "+
+				"as data.parts", s.Dir, m.Run)
 		}
 	} else if s.Schema.Typed() {
 		if err := m.fitTypes(s); err != nil {
@@ -263,22 +267,22 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	}
 	if n, known := m.About["edge_in"]; known && n != "0" && n != strconv.Itoa(s.EdgeFeatures) {
 		return nil, fmt.Errorf("%s: the parts have %d features of edges, but the run %s was "+
-			"trained on %s; "+
-			"give parts with the same ones in the same order", s.Dir, s.EdgeFeatures, m.Run, n)
+			"trained on %s; give parts with the same features of edges in the same order",
+			s.Dir, s.EdgeFeatures, m.Run, n)
 	}
 	if s.Task == task.None {
 		return &truth{}, nil
 	}
 	const cure = "import the graph without labels to predict it without judging the predictions"
 	if s.Task != m.Task {
-		return nil, fmt.Errorf("%s: the labels are %s, but the run %s was trained on %s ones; %s",
+		return nil, fmt.Errorf("%s: the labels are %s, but the run %s was trained on %s labels; %s",
 			s.Dir, s.Task, m.Run, m.Task, cure)
 	}
 	t := &truth{task: task.Find(m.Task), labels: s.Labels()}
 	names, others := m.ClassNames, s.ClassNames
 	if all := slices.Concat(names, others); len(all) > 0 && !t.task.Wide &&
 		!slices.ContainsFunc(all, notNumber) {
-		// import gives no names to classes 0 to C-1, so numbers are the names on that side
+		// import gives no names to classes 0 to C-1, so there the numbers serve as names
 		names, others = numbersUnless(names, m.outputs()), numbersUnless(others, s.Classes)
 	}
 	if names == nil || others == nil {
@@ -310,7 +314,7 @@ func notNumber(name string) bool {
 	return err != nil
 }
 
-// numbersUnless returns the names of classes or, where there are none, 0 to n-1.
+// numbersUnless returns the names of classes or, if there are none, the numbers 0 to n-1.
 func numbersUnless(names []string, n int) []string {
 	if names != nil {
 		return names
@@ -333,11 +337,11 @@ const (
 
 var splitNames = [splits]string{"other", "train", "valid", "test"}
 
-// truth is the known labels and splits of vertices. The zero truth knows none.
+// truth holds the known labels and splits of vertices. The zero truth knows none.
 type truth struct {
-	task   *task.Task  // task of the labels; nil: there are no labels
+	task   *task.Task  // task of the labels; nil if there are no labels
 	labels task.Labels // labels of all vertices
-	// the model's class of each class of the labels; nil: both have the same classes
+	// [classes of the labels] the model's class for each; nil if both have the same classes
 	class []int32
 
 	first graph.VertexID
@@ -362,7 +366,7 @@ func (t *truth) mark(s *shard.Shards, first, last int) {
 	}
 }
 
-// judge adds own vertex v to the score of its split, if it has a label.
+// judge adds the own vertex v to the score of its split, if it has a label.
 func (t *truth) judge(scores *[splits]Score, v graph.VertexID, z []float32) {
 	if t.task == nil {
 		return
@@ -378,8 +382,8 @@ func (t *truth) judge(scores *[splits]Score, v graph.VertexID, z []float32) {
 	scores[t.split[v-t.first]].Add(z, label)
 }
 
-// judged returns the metric of each split with predicted vertices. Vertices in no split get one too
-// if some have labels. Collective.
+// judged returns the metric of each split with predicted vertices. Vertices in no split get a
+// metric too, if some have labels. Collective.
 func (p *predictions) judged(c comm.Comm) (all []Judged, err error) {
 	for k := splits - 1; k >= 0; k-- {
 		q, err := p.scores[k].Quality(c)
