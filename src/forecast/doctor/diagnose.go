@@ -12,8 +12,9 @@ import (
 const (
 	// free bytes of /dev/shm below which MPI's buffers, or topology.load=copy, may not fit
 	leastShared = 256 << 20
-	leastLocked = 64 << 20 // bytes that InfiniBand may register
-	slowRank    = 0.5      // a rank below this share of the median rate is slow
+	// bytes that a process must be allowed to lock, so that InfiniBand can register buffers
+	leastLocked = 64 << 20
+	slowRank    = 0.5 // a rank below this share of the median rate is slow
 )
 
 // MoreLocked says how to raise the limit of locked memory. InfiniBand registers buffers within that
@@ -21,7 +22,7 @@ const (
 const MoreLocked = "ulimit -l unlimited in the environment of the launcher (Slurm: " +
 	"LimitMEMLOCK=infinity in slurmd's unit)"
 
-// diagnose derives findings from the facts.
+// diagnose returns what is wrong, according to the facts of all ranks.
 func diagnose(ranks []Rank, dir string) []Finding {
 	var found []Finding
 	for _, check := range []func([]Rank) []Finding{mixed, slowBuilds, crowded, unbound, overlapping,
@@ -35,7 +36,7 @@ func warning(cure, format string, args ...any) Finding {
 	return Finding{Text: fmt.Sprintf(format, args...), Cure: cure}
 }
 
-// who lists ranks: "rank 3", "ranks 0-2,5".
+// who returns text that names ranks: "rank 3", "ranks 0-2,5".
 func who(list []int) string {
 	if len(list) == 1 {
 		return fmt.Sprintf("rank %d", list[0])
@@ -43,8 +44,8 @@ func who(list []int) string {
 	return "ranks " + ranges(list)
 }
 
-// where names ranks and their hosts: "ranks 2-3 (node1)", "ranks 2-5 (node1, node2)". It names the
-// first few hosts only.
+// where returns text that names ranks and their hosts: "ranks 2-3 (node1)", "ranks 2-5 (node1,
+// node2)". It names the first few hosts only.
 func where(ranks []Rank, list []int) string {
 	const most = 3
 	var hosts []string
@@ -250,7 +251,8 @@ func slowRanks(ranks []Rank) (found []Finding) {
 			found = append(found, warning("look for other work on its cores (top), throttling, "+
 				"or another kind of CPU; leave the node out with --exclude",
 				"rank %d (%s) multiplies matrices at %.1f GFLOP/s a thread, the median rank at "+
-					"%.1f; all wait for it at every step", r, ranks[r].Host, rate/1e9, median/1e9))
+					"%.1f. All ranks wait for it at every step",
+				r, ranks[r].Host, rate/1e9, median/1e9))
 		}
 	}
 	return found

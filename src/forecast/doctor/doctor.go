@@ -7,8 +7,8 @@
 //	all ranks    barrier, all-to-all, allreduce        │
 //	a rank/node  write, sync, read a file in Dir      ─┘
 //
-// Rates are sustained for a tenth of a second; times of collectives are the best of a few.
-// diagnose, which measures nothing, derives the findings from the facts of all ranks.
+// A rate is measured over a tenth of a second. The time of a collective is the best of a few tries.
+// The function diagnose, which measures nothing, derives the findings from the facts of all ranks.
 package doctor
 
 import (

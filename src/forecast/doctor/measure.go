@@ -84,7 +84,7 @@ func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 	return comm.Agree(c, failed)
 }
 
-// Traffic holds the rates between ranks; zeros for a single rank.
+// Traffic holds the rates between ranks. All are 0 if there is one rank only.
 type Traffic struct {
 	Barrier float64 `json:"barrier_seconds"`
 	// AllToAll is what a rank sends to the others, all at once.

@@ -4,8 +4,8 @@ package doctor
 
 import "os"
 
-// ThisProcess knows no limits on this system.
+// ThisProcess cannot read limits on this system, so it returns none.
 func ThisProcess() Limits { return Limits{SharedFree: -1} }
 
-// dropCache does nothing on this system: reading a file measures the cache.
+// dropCache does nothing on this system, so that reading a file measures the system's cache.
 func dropCache(*os.File) {}

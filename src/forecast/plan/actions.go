@@ -62,7 +62,7 @@ const (
 	lane
 	adder
 
-	ofRank = int(lane) // number of processes of a rank; the actors before lane
+	ofRank = int(lane) // number of processes of a rank: those before lane
 	ofNode = 2
 )
 
@@ -135,13 +135,14 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 			drawn, train = drawn-x.Sample, train+x.Sample
 		}
 		draw := drawn/float64(min(p.job.Workers, p.job.Depth+1)) + x.Score
-		stretch := 1.0 // above 1 where pool and trainer together have more threads than CPUs
+		stretch := 1.0 // factor of slowing, above 1 if pool and trainer have more threads than CPUs
 		if cpu := x.processors(p.job); p.job.GPU == nil && cpu > max(draw, train) {
 			stretch = cpu / max(draw, train)
 		}
 		a.draw[rank], a.up[rank], a.train[rank] = draw*stretch, x.Up, train*stretch
 		here := rank / a.perNode
-		// the owners of its rows are moved by the same number of nodes
+		// number of nodes from the analysed rank to this rank; the owners of its rows are moved by
+		// the same number
 		moved := here - of.rank/a.perNode
 		for owner, share := range of.owners {
 			there := (owner/a.perNode + moved + nodes) % nodes
@@ -239,11 +240,11 @@ func (a *Actions) refuse(j *laid) error {
 	if nodes := (j.Ranks + j.RanksPerNode - 1) / j.RanksPerNode; what == "" && a.Leaf > 1 &&
 		nodes < 2*a.Leaf {
 		return fmt.Errorf("%w: %d nodes are too few for two leaf switches of %d "+
-			"nodes; name fewer nodes a leaf", ErrJob, nodes, a.Leaf)
+			"nodes; lower --leaf", ErrJob, nodes, a.Leaf)
 	}
 	if what != "" {
-		return fmt.Errorf("%w: a trace cannot tell the messages of a job with %s; leave out the "+
-			"trace, or plan a job without it", ErrJob, what)
+		return fmt.Errorf("%w: a trace cannot tell the messages of a job with %s; leave out "+
+			"--trace, or plan a job without it", ErrJob, what)
 	}
 	return nil
 }
@@ -265,7 +266,8 @@ func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 			s := script{acts: all, of: of, at: at, steps: steps}
 			return writeFile(filepath.Join(dir, names[len(names)-1]), s.write)
 		}
-		for node := range all.nodes() { // the order of the method process
+		// in the order in which the method process numbers the nodes' processes
+		for node := range all.nodes() {
 			lo, hi := all.of(node)
 			for rank := lo; rank < hi; rank++ {
 				for of := range actor(ofRank) {
@@ -398,9 +400,9 @@ func writeFile(path string, write func(*bufio.Writer)) error {
 // latency is the assumed one-way latency of a link, in seconds. It is that of an Ethernet switch.
 const latency = 25e-6
 
-// latencyFactors are the factors by which SimGrid multiplies a link's latency, by the least bytes
-// of a message for each factor (its setting smpi/lat-factor). The constant window is the number of
-// bytes that a flow of SimGrid may have on the way (its setting network/TCP-gamma).
+// latencyFactors are the factors by which SimGrid multiplies a link's latency (its setting
+// smpi/lat-factor). A factor holds for messages of at least the given bytes. The constant window is
+// the number of bytes that a flow of SimGrid may have on the way (its setting network/TCP-gamma).
 var latencyFactors = []struct {
 	bytes  int
 	factor float64

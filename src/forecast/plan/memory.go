@@ -19,8 +19,8 @@ import (
 const (
 	runtimeBytes = 43 << 20 // program, MPI and BLAS
 	heapBytes    = 12 << 20 // the Go runtime: goroutines, communicators, memory not yet returned
-	slotBytes    = 6 << 10  // bytes of a minibatch in preparation on the heap, without its arrays
-	hopBytes     = 5 << 10  // further bytes for each of its layers
+	slotBytes    = 6 << 10  // bytes on the heap for a minibatch in preparation, without its arrays
+	hopBytes     = 5 << 10  // further bytes on the heap for each layer of such a minibatch
 )
 
 // memory predicts the memory of the analysed rank that needs most, with traffic t.
@@ -177,8 +177,9 @@ func (p *planner) filled(window int) (slots, waits int64) {
 
 // judgedMinibatches returns the number of minibatches that a rank has in a sampled evaluation.
 // Every rank has the same number. If ranks share minibatches, it is the number of the group with
-// the most validation vertices. Otherwise a rank evaluates each of its parts by itself, and all
-// parts count as the part with the most. With the bound Most, every slot has a minibatch.
+// the most validation vertices. Otherwise a rank evaluates each of its parts by itself, and each
+// part counts as the part with the most validation vertices. With the bound Most, every slot has a
+// minibatch.
 func (p *planner) judgedMinibatches() int64 {
 	if p.options.Bound == Most {
 		return int64(p.job.Depth + 1)
@@ -234,7 +235,7 @@ func (p *planner) drawingBytes(s *shape, slots int64) int64 {
 	return min(slots, int64(j.Workers+2*j.Sample.Hops())) * p.askingBytes(s)
 }
 
-// layerEdges returns the edges of a hop that a layer reads.
+// layerEdges returns the number of edges of a hop that a layer reads.
 func (p *planner) layerEdges(h hopShape) int {
 	switch {
 	case h.read > 0:
@@ -279,7 +280,7 @@ func (p *planner) sparseInputs(s *shape, needs nn.Needs) int64 {
 	if p.multiplies() {
 		return ends + p.inputRows(s, needs)
 	}
-	// where rows are made dense, they all are at first
+	// all rows are made dense first
 	dense := ends + int64(s.frontier())*int64(4*p.job.Model.In)
 	if p.job.GPU == nil {
 		dense += p.inputRows(s, needs)

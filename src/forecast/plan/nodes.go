@@ -132,7 +132,7 @@ func (f *fetch) buy(share perKind) {
 		f.rows[kind] *= x
 	}
 	f.shared = before - f.rows.sum()
-	if f.ids > 0 { // here ids is set and counts sums too, so the ids of shared rows are taken off
+	if f.ids > 0 { // bytes of the ids of rows and sums: without those of shared rows
 		f.ids -= f.shared * exchange.IDBytes
 	}
 }

@@ -44,7 +44,7 @@ type Job struct {
 	auto bool // cache.policy is auto
 }
 
-// Machine is what a rank of a job has.
+// Machine describes the processors and memory that a rank of a job has.
 type Machine struct {
 	Workers int              // goroutines that prepare minibatches; default 1
 	Threads int              // threads that train; default 1
@@ -487,8 +487,7 @@ func (p *planner) note(out *Prediction) {
 	}
 }
 
-// samplerOptions returns the options of a rank's samplers; the number of samplers is the caller's
-// matter.
+// samplerOptions returns the options of a rank's samplers. The caller sets how many there are.
 func (p *planner) samplerOptions(near sample.Near) sample.Options {
 	return sample.Options{
 		Spec: p.job.Sample, Eval: p.job.Eval, Near: near,

@@ -22,11 +22,11 @@ type rankPlan struct {
 	factor perKind   // reads outside the node that the probes counted, divided by remote
 	owners []float64 // [K] part of the remote reads that go to rows of each rank
 	probes []shape   // shapes of the sampled minibatches
-	most   shape     // shape whose every number is the maximum over the probes
-	// the same over the minibatches of evaluation, if evaluation has its own fanouts
+	most   shape     // the maximum of each number of a shape over the probes
+	// the same over the minibatches of evaluation; empty if evaluation has no fanouts of its own
 	evaluated shape
 
-	trial *trial // prepares the sampled minibatches of training, and mostly those of evaluation
+	trial *trial // prepares all sampled minibatches except those that evaluator prepares
 	// bytes that trial held before evaluation; nil if evaluation has no minibatches of its own
 	trained   *parallel.TrialBytes
 	evaluator *trial // prepares minibatches of evaluation, if they cannot use the slots of training

@@ -58,8 +58,8 @@ func (p *planner) join() {
 	}
 }
 
-// joined returns the input hops of all ranks' minibatches as one hop. The function of computes a
-// number of a rank from the function that reads it from a shape.
+// joined returns the input hops of all ranks' minibatches as one hop. The function of returns a
+// number of a rank; its argument what says which number of a shape that is.
 func (p *planner) joined(of func(r *rankPlan, what func(s *shape) float64) float64) hopShape {
 	sum := func(number func(h hopShape) int) int {
 		all := 0.0
@@ -73,8 +73,8 @@ func (p *planner) joined(of func(r *rankPlan, what func(s *shape) float64) float
 		edges:        sum(func(h hopShape) int { return h.edges })}
 }
 
-// joinedBytes returns the bytes for the joined hop of a minibatch: the messages, the hop, and where
-// its rows are. The last replaces where the rows of the rank's own frontier are.
+// joinedBytes returns the bytes for the joined hop of a minibatch: the messages, the hop, and the
+// locations of its rows. The locations replace those of the rows of the rank's own frontier.
 func (p *planner) joinedBytes(s *shape) int64 {
 	own, all := s.hops[0], s.joined
 	bytes := int64(p.pushBytes(own)+p.pushBytes(all)) + int64(all.sources)*(4+8+2+4) +
@@ -102,9 +102,9 @@ func (p *planner) sums(destinations int) []compute.Matrix {
 	return slices.Repeat([]compute.Matrix{{Rows: destinations, Cols: width}}, p.job.Ranks)
 }
 
-// reserveColumns reserves the arrays for what a rank computes on its columns, and tells in that the
-// input layer reads sums instead of rows. It returns the bytes of these arrays, and of the sums and
-// gradients that ranks send each other.
+// reserveColumns reserves the arrays for what a rank computes on its columns. It also sets in the
+// input in that the input layer reads sums instead of rows. It returns the bytes of these arrays,
+// and of the sums and gradients that ranks send each other.
 func (p *planner) reserveColumns(m *nn.Model, r *rankPlan, in *nn.Input) (moving int64, err error) {
 	columns, err := m.Columns(p.job.Columns(r.rank))
 	if err != nil {

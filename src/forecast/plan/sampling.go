@@ -82,8 +82,8 @@ func (p *planner) askingBytes(s *shape) int64 {
 			return vertices*(8+4+width) + edge*edges
 		}
 		mine := max(0, int64(h.edges)-drawn)
-		// without fanouts all edges come back; an own vertex is assumed to have as many as an asked
-		// one
+		// without fanouts all edges come back; an own vertex is assumed to have as many edges as an
+		// asked one
 		if !j.Sample.HasFanouts() && asked > 0 {
 			mine = drawn * own / asked
 		}

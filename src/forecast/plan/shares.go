@@ -27,8 +27,8 @@ func (p *planner) relays() bool { return p.job.Mode.Sharing == sample.InNodes }
 
 func (p *planner) groupSize() int { return p.job.Share(0).Size }
 
-// probeShares samples minibatches scattered over the first epoch, and counts how much of each the
-// analysed ranks do.
+// probeShares samples minibatches scattered over the first epoch, and counts the share of each
+// analysed rank in them.
 func (p *planner) probeShares() error {
 	if !p.job.Reads() && p.job.Sample.Links == nil {
 		for _, r := range p.ranks {

@@ -147,8 +147,8 @@ var cures = map[string]string{
 		"pipeline.workers",
 }
 
-// Largest returns the item that takes most memory on a node with the given number of ranks, with
-// its bytes there, and the settings to lower.
+// Largest returns the item that takes most memory on a node with the given number of ranks. It
+// gives the item's bytes on the node, and the settings to lower.
 func Largest(m trace.Memory, ranks int) (item trace.MemoryItem, cure string) {
 	for _, i := range m {
 		if i.Bytes = (trace.Memory{i}).Node(ranks); i.Bytes > item.Bytes {

@@ -31,7 +31,7 @@ type Times struct {
 func (p *planner) times(t *Traffic, r *Rates) Times {
 	j := p.job
 	each := float64(p.job.Minibatches())
-	mean := func(of func(s *shape) float64) float64 { // the mean of the rank that has the largest
+	mean := func(of func(s *shape) float64) float64 { // the largest of the analysed ranks' means
 		return p.most(func(r *rankPlan) float64 { return r.mean(of) })
 	}
 	edges := mean(func(s *shape) float64 { return float64(s.numEdges()) })

@@ -261,7 +261,7 @@ type fetch struct {
 	ids       float64 // bytes of the ids of rows and sums; 0 without sums
 	peer      float64 // number of rows found in the caches of other ranks of the node
 	shared    float64 // number of rows that other ranks of the node fetch and pass on
-	held      int     // number of rows for which the cache needs room, and their bytes
+	held      int     // number of rows for which the cache needs room; heldBytes are their bytes
 	heldBytes int64
 	window    int
 	counted   int

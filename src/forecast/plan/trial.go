@@ -275,8 +275,8 @@ type sent struct {
 }
 
 // room is the pinned memory for the largest minibatch of the same kind as a given one; 0 if it is
-// not known.
-// bytes wherever rows are, and bytes if all rows are on the device
+// not known. The field all is for rows anywhere, and onDevice is for the case that all rows are on
+// the device.
 type room struct{ all, onDevice int }
 
 func (r *room) atLeast(o room) {

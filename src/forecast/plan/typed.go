@@ -170,8 +170,8 @@ func (p *planner) widest() int {
 	return widest
 }
 
-// learnedBytes returns the memory of the learned rows that a rank owns. It has the rows, two
-// moments of the optimiser, the best rows so far, and a position for each row. It also has the
+// learnedBytes returns the memory of the learned rows that a rank owns. It counts the rows, two
+// moments of the optimiser, the best rows so far, and a position for each row. It also counts the
 // gradients of a step with their list. These are assumed to be for the number of rows that the
 // rank's own minibatches read.
 func (p *planner) learnedBytes(r *rankPlan) (bytes int64) {

@@ -394,7 +394,8 @@ func (n *node) sell(k int, turn []*minibatch) error {
 	for rank, m := range turn {
 		n.byPart[rank].sort(m.remote, n)
 	}
-	for owner, buyer := range n.buyer { // the vertices are in the order of exchange.Merge
+	// owner by owner, so that vertices are in the order of exchange.Merge
+	for owner, buyer := range n.buyer {
 		if buyer != k {
 			continue
 		}
@@ -462,7 +463,7 @@ func (b *byPart) sort(ids []graph.VertexID, n *node) {
 	}
 }
 
-// of returns the vertices that one rank, the owner, has.
+// The method of returns those of the sorted vertices that the rank with number owner owns.
 func (b *byPart) of(owner int, n *node) []graph.VertexID {
 	each, first := n.shards.Parts/n.job.Ranks, 0
 	if owner > 0 {

@@ -215,7 +215,7 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 		row := []string{fmt.Sprintf("after %d rounds", round)}
 		for i := range r.Traces[p] {
 			var remote, fetched int64
-			// a round may begin inside a step; that step counts
+			// if a round begins inside a step, that step counts
 			first := round * interval / r.Minibatches
 			for step := first; step < max(first+1, (round+1)*interval/r.Minibatches); step++ {
 				d := r.Traces[p][i][step]

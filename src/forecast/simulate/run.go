@@ -178,7 +178,7 @@ func (s *Simulation) rank(rank int, m *access.Graph, workers int) (*Result, erro
 			r.Read[i][size] = c.remote
 		}
 		switch {
-		case s.job.Sums: // all policies are played
+		case s.job.Sums: // all policies have been played, and their rows are added below
 			for size := range predicted {
 				predicted[size] = math.NaN()
 			}

@@ -272,7 +272,7 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	}
 	o.Cache.PeerCost = o.Cache.Cost()
 	spec := o.Spec
-	spec.Cache.Policy = o.Policy(o.Policies[0]).Name // each has been checked
+	spec.Cache.Policy = o.Policy(o.Policies[0]).Name // Check has found all names known
 	j, err := job.New(s, spec)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Dir, err)
@@ -289,7 +289,8 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank; at most %d are counted",
 			ErrOptions, o.Epochs, n, math.MaxInt32)
 	}
-	// Parts without labels can be counted, but no model is trained on them.
+	// a model cannot be trained on parts without labels, so they have no gradients; their rows can
+	// be counted
 	if elements, exact, err := nn.Elements(j.Model); err == nil {
 		sim.gradients = comm.SumBytes(elements, exact, o.Ranks, o.HalfGradient)
 	}
@@ -368,11 +369,11 @@ func (r *Result) Cost(p, size int) float64 {
 	return n / float64(r.Options.Epochs)
 }
 
-// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote
-// accesses found in the cache: MassiveGNN's hit rate (eq. 8), whose misses do not include rows
-// fetched ahead.
+// HitRates returns two rates. The hit rate is 1 - transferred rows and sums / remote accesses. The
+// buffer hit rate is the share of remote accesses found in the cache. It is MassiveGNN's hit rate
+// (eq. 8), which does not count rows fetched ahead as misses.
 func (r *Result) HitRates(p, size int) (hit, buffer float64) {
-	if r.Options.Sums { // all caches are played
+	if r.Options.Sums { // then all caches have been played, and have counters
 		return r.Totals[p][size].HitRates()
 	}
 	fetched := r.Rows[p][size] + r.Shared[p][size]
