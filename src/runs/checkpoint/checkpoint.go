@@ -23,7 +23,7 @@ type Checkpoint struct {
 	// damaged checkpoints that are newer than this one, and what is wrong with them
 	Damaged  []string
 	finished bool              // the run has a summary
-	Files    map[string][]byte // contents by file name
+	Files    map[string][]byte // contents of the files, by name
 }
 
 // Open returns the newest undamaged checkpoint of a run. Rank 0 reads it, and all ranks get its

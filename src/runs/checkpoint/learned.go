@@ -94,7 +94,7 @@ func together(c comm.Comm, alive func(),
 // pieceBytes is the number of bytes that a rank writes between two turns. Tests set it low.
 var pieceBytes = 64 << 20
 
-// pieces is a file that is written in turns.
+// pieces is a file that a rank writes piece by piece, in turns that all ranks take together.
 type pieces struct {
 	w    io.Writer
 	turn func(more bool) (bool, error)

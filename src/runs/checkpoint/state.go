@@ -215,7 +215,7 @@ func ReadState(text []byte) (*State, error) {
 	return s, s.current()
 }
 
-// Sound returns an error if a state, as JSON, is damaged, that is, has impossible counts.
+// Sound returns an error if the JSON text of a state is damaged: its counts are impossible.
 func Sound(text []byte) error {
 	s, err := ReadState(text)
 	if err != nil {

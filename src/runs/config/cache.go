@@ -47,8 +47,8 @@ func (c *Config) fittingPolicy() string {
 // read these keys. Policy auto chooses the other keys that only some policies read.
 var autoReads = []string{"halo_hops", "scores", "window", "level"}
 
-// Readers returns the cache policies that read a key. It returns nil for a key that is not one of
-// those that only some policies read.
+// Readers returns the cache policies that read a key. It returns nil if the key is not of the
+// cache, or if no policy reads it as its own.
 func Readers(key string) []string {
 	name, ours := strings.CutPrefix(key, "cache.")
 	if !ours {

@@ -82,8 +82,8 @@ type Compute struct {
 	SIMD      string // level of the kernels: auto, scalar, avx2 or avx512
 }
 
-// Saves says how often rank 0 saves the state of a run, besides at a stop and at the end of training,
-// and how many checkpoints it keeps.
+// Saves says how often rank 0 saves the state of a run, besides at a stop and at the end of
+// training, and how many checkpoints it keeps.
 type Saves struct {
 	EverySteps   int     // updates between two saves; 0: never by steps
 	EveryMinutes float64 // minutes between two saves; 0: never by time

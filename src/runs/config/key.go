@@ -24,8 +24,8 @@ type Key struct {
 type Traits int
 
 const (
-	// MayChange: a resumed run may change the key, because it does not affect the numbers of
-	// training, or only what follows training.
+	// MayChange: a resumed run may change the key, because the key affects no number of training,
+	// or only what follows training.
 	MayChange Traits = 1 << iota
 
 	// SameEpoch: the key does not affect the work of an epoch: the same model is trained on the
@@ -98,7 +98,7 @@ type value interface {
 	reset() // sets the default
 	// sets the field from text; false if the text is of another kind
 	parse(text string) bool
-	kind() string                    // "a whole number"
+	kind() string                    // the kind of value, such as "a whole number"
 	limits() string                  // what limits the value, such as "1 to 64"; "" if nothing does
 	fault(name, brief string) string // the error in the field, or ""
 	flat() string                    // the field as Config.Flat has it

@@ -17,7 +17,7 @@ import (
 
 // Limits of keys. Larger values are mistakes that would exhaust the memory.
 const (
-	mostEpochs = 1e9 // less than the number of epochs up to which package access counts
+	mostEpochs = 1e9 // fewer epochs than package access can count
 	mostLayers = 64
 	mostHidden = 1 << 16
 	mostHeads  = 1 << 10

@@ -217,8 +217,8 @@ func (s Passes) CheckScratch() error {
 	return checkScratchDir(s.ScratchDir, hiddenBytes(&s.Job.Model, int64(s.ownRows()), stores))
 }
 
-// checkScratchDir reports whether files of the given number of bytes can be made in dir, so that a
-// job finds out before it trains. The disk may still fill up later.
+// checkScratchDir returns an error if files of the given number of bytes cannot be made in dir, so
+// that a job finds out before it trains. The disk may still fill up later.
 func checkScratchDir(dir string, bytes int64) error {
 	if dir == "" {
 		return nil

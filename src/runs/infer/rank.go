@@ -21,7 +21,8 @@ var (
 	chunkCandidates = 16 << 20
 )
 
-// judging seeds the draws of candidates in evaluations. It is the same in every run.
+// The constant judging is the seed of the draws of candidates in evaluations. It is the same in
+// every run.
 const judging = 0xD1B54A32D192ED03
 
 // eachBlock calls f with the embeddings of all vertices, block by block. The argument rows of f has

@@ -183,7 +183,8 @@ func (m *Model) columnName(c int) string {
 }
 
 // weighs reports whether the model reads the edge weights of these parts. It does if it was trained
-// with weights, and the argument asked is true. It is an error if the parts have no weights.
+// with weights, and the argument asked is true. It is an error if it does but the parts have no
+// weights.
 func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 	trained, known := m.About["edge_weights"] // older runs do not say
 	if asked && trained == "true" && !s.Weighted {

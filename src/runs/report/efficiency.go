@@ -29,7 +29,8 @@ func efficiencies(runs []*Run) table {
 		id: "efficiency", title: "Parallel efficiency, by POP's definitions",
 		columns: []string{"run", "ranks"},
 		note: "Parallel = load balance × communication; communication = transfer × " +
-			"serialisation, which need the same epoch on an ideal network. Useful is the time in " +
+			"serialisation. These two need the time of the same epoch on an ideal network. " +
+			"Useful is the time in " +
 			"which a rank's CPUs work for it, neither idle nor polling. Computation scaling: " +
 			"processor seconds of an epoch of the same work on the fewest ranks, the median of " +
 			"several, over those of the run.",

@@ -100,10 +100,10 @@ func overheads(runs []*Run) table {
 		columns: []string{"run", "waiting", "start-up, s/epoch", "of the epoch",
 			"communication stall, s/epoch", "of the epoch", "set-up, s"},
 		note: "Waiting: share of the epoch in which training waited for a minibatch; start-up: " +
-			"the part for the first minibatch of an epoch. Communication stall: MassiveGNN's " +
-			"equation 9, the time of remote rows beyond the copying beside them; waiting " +
-			"includes the part for which training waited. Set-up: everything before the " +
-			"first step.",
+			"the part for the first minibatch of an epoch. Communication stall (MassiveGNN's " +
+			"equation 9): the time of fetching remote rows that copying local rows beside it " +
+			"does not hide. Waiting includes the part for which training waited. Set-up: " +
+			"everything before the first step.",
 	}
 	for _, r := range runs {
 		wait, waits := mean(r.Epochs, &the.epoch.WaitFraction)

@@ -85,7 +85,7 @@ type section struct {
 	Rows            [][]string
 }
 
-// again says how to repeat a run: the command, and the config that the run wrote.
+// The type again says how to repeat a run. It has the command, and the config that the run wrote.
 type again struct{ Name, Command, Config string }
 
 func againOf(r *Run) again {
@@ -152,7 +152,7 @@ func writePage(w io.Writer, runs []*Run, live bool) error {
 	}
 	for _, c := range chartsOf(runs) {
 		columns, rows := c.Table()
-		// The program made this element, and every name in it is escaped.
+		// safe as HTML: the program made this element, and every name in it is escaped
 		s := section{ID: c.ID, Title: c.Title, Note: c.Note, Drawing: template.HTML(c.HTML()),
 			Columns: columns, Rows: rows}
 		if _, bars := c.Drawing.(*chart.Bars); bars {

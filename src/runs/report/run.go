@@ -245,16 +245,16 @@ func meanOf(records []values, object field) map[string]float64 {
 // cache fetches.
 func accesses(epochs []values) (float64, bool) {
 	hits, cached := mean(epochs, &the.epoch.Cached)
-	peer, _ := mean(epochs, &the.epoch.PeerCached) // only where caches are shared
-	summed, _ := mean(epochs, &the.epoch.Summed)   // only where owners add rows
-	shared, _ := mean(epochs, &the.epoch.Shared)   // only where ranks of a node fetch as one
+	peer, _ := mean(epochs, &the.epoch.PeerCached) // recorded if caches are shared
+	summed, _ := mean(epochs, &the.epoch.Summed)   // recorded if owners send sums
+	shared, _ := mean(epochs, &the.epoch.Shared)   // recorded if ranks of a node fetch as one
 	fetched, known := mean(epochs, &the.epoch.Fetched)
 	return hits + peer + summed + shared + fetched, cached && known
 }
 
 func transfers(epochs []values) (float64, bool) {
 	rows, known := mean(epochs, &the.epoch.Remote)
-	sums, _ := mean(epochs, &the.epoch.Sums) // only where owners add rows
+	sums, _ := mean(epochs, &the.epoch.Sums) // recorded if owners send sums
 	return rows + sums, known
 }
 

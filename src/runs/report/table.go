@@ -179,9 +179,8 @@ func (t table) turnedIfFew() table {
 func traffic(runs []*Run) table {
 	t := table{
 		id: "traffic", title: "Feature rows per epoch, all ranks", columns: []string{"run"},
-		note: "Transferred: the three kinds before it together. Rounds/step: collectives that " +
-			"every rank started " +
-			"for its minibatches of a step, counted.",
+		note: "Transferred: the sum of the three columns before it. Rounds/step: number of " +
+			"collectives that every rank started for its minibatches of a step.",
 	}
 	for _, tier := range tiers {
 		t.columns = append(t.columns, tier.name)
@@ -208,9 +207,9 @@ func caches(runs []*Run) table {
 		columns: []string{"run", "policy", "rows", "MB", "hit rate", "buffer hit rate",
 			"evictions/epoch", "deciding, s/epoch", "transferred/step", "predicted/step"},
 		note: "Rows, MB: of the rank with the largest cache; MB include the policy's memory. Hit " +
-			"rate: 1 - transferred / remote accesses; the buffer hit rate does not charge rows " +
-			"fetched to be kept. Deciding: summed over ranks, beside training. Predicted: " +
-			"before the first step, from access probabilities.",
+			"rate: 1 - transferred / remote accesses; the buffer hit rate does not count rows " +
+			"fetched ahead as misses. Deciding: seconds of the policy beside training, summed " +
+			"over ranks. Predicted: before the first step, from access probabilities.",
 	}
 	for _, r := range runs {
 		if r.policy() == "none" {
@@ -258,8 +257,8 @@ func scaling(runs []*Run) table {
 		}
 	}
 	if !steady {
-		t.note += " Steps have different numbers of seeds, so more ranks do fewer, larger steps: " +
-			"sample.batch_scope: global keeps the minibatch the same."
+		t.note += " Steps have different numbers of seeds, so more ranks do fewer, larger steps. " +
+			"With sample.batch_scope=global the minibatch would stay the same."
 	}
 	return t
 }

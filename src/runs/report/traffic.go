@@ -236,11 +236,9 @@ func hitRates(runs []*Run) *chart.Chart {
 	}
 	return chart.New(
 		"hits", "Hit rate over steps",
-		meansOf(size)+" Of the remote accesses of rank 0: the buffer hit rate, which does not "+
-			"charge rows fetched to "+
-			"be kept. "+
-			"Marks above the axis: steps at which rows were evicted; curves that evict at most "+
-			"steps have none.", c,
+		meansOf(size)+" The buffer hit rate of rank 0, which does not count rows fetched ahead as "+
+			"misses. Marks above the axis: steps at which rows were evicted. Runs that evict at "+
+			"most steps have no marks.", c,
 	)
 }
 

@@ -63,7 +63,7 @@ func (r *run) diverge() error {
 			rank, first, what = k, order, rest
 		}
 	}
-	where := "the share of every rank is finite, so their sum is too large for float32"
+	where := "the loss of every rank is finite, so their sum is too large for float32"
 	if rank >= 0 {
 		where = fmt.Sprintf("the first number that was not finite: %s (rank %d)", what, rank)
 	}

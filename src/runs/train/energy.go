@@ -91,7 +91,8 @@ func (m *metered) add(each []share, seeds int, part bool) {
 		for k := range energy.NumKinds {
 			m.all[k] += one.Joules.All[k]
 			if one.Joules.Unknown[k] && m.unknown[k] == "" {
-				m.unknown[k] = fmt.Sprintf("the node of rank %d has no counters that can be read",
+				m.unknown[k] = fmt.Sprintf("the node of rank %d has no energy counters that can "+
+					"be read",
 					rank)
 			}
 			if !part {

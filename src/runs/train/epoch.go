@@ -103,8 +103,8 @@ func (s *shares) ownerSkew() float64 {
 func (s *shares) sameCollectives() error {
 	for rank, one := range s.each {
 		if first := s.each[0].Collectives; one.Collectives != first {
-			return fmt.Errorf("collectives do not match: rank 0 has started %d, rank %d %d; "+
-				"this is a bug in halognn", first, rank, one.Collectives)
+			return fmt.Errorf("collectives do not match: rank 0 has started %d, but rank %d has "+
+				"started %d; this is a bug in halognn", first, rank, one.Collectives)
 		}
 	}
 	return nil

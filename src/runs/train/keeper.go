@@ -23,7 +23,8 @@ var ErrStopped = errors.New("stopped by a signal")
 // ErrUnsaved is wrapped by the error of a checkpoint that the ranks could not write together.
 var ErrUnsaved = errors.New("the state is not saved")
 
-// share is one rank's part of a checkpoint or of the record of an epoch. Its size is fixed.
+// share is one rank's part of a checkpoint or of the record of an epoch. Its size is fixed, because
+// ranks gather it in binary form.
 type share struct {
 	Blocks uint64
 	Edges  uint64

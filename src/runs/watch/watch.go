@@ -149,7 +149,7 @@ func (w *Watchdog) watch() {
 			Count: count, Age: time.Since(since),
 			Epoch: w.epoch.Load(), Step: w.step.Load(), Place: w.place.Load(),
 		}
-		_ = w.o.Beats.Write(w.o.Rank, own) // a failing filesystem shows elsewhere
+		_ = w.o.Beats.Write(w.o.Rank, own) // a filesystem that fails shows in other errors
 		if monitor {
 			silent, behind, stalled := others.scan(own, time.Now(), w.o.Beats.Read)
 			if stalled {
@@ -172,7 +172,8 @@ type work struct {
 	pages    int64
 }
 
-// fewPages is how many pages a process that only waits may read from disk.
+// fewPages is the largest number of pages that a process that only waits may read from disk between
+// two beats.
 const fewPages = 8
 
 func (w work) since(last work, every time.Duration) bool {
