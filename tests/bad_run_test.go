@@ -80,7 +80,7 @@ func TestBadConfigs(t *testing.T) {
 		{"a wrong type on the command line", set("train.lr=fast"), usage,
 			[]string{"--set train.lr=fast", "must be a number"}},
 		{"a setting without a value", set("train.lr"), usage,
-			[]string{"--set train.lr", "key.path=value"}},
+			[]string{"--set train.lr", "section.key=value"}},
 		{"all faults at once",
 			set("train.lr=-1", "model.layers=0", "sample.batch=0", "model.kind=tree"), usage,
 			[]string{"train.lr is -1", "model.layers is 0", "sample.batch is 0",

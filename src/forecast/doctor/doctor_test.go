@@ -88,7 +88,7 @@ func TestDiagnose(t *testing.T) {
 			"at 20.0 GFLOP/s a thread, the median rank at 50.0", false},
 		{"fewer threads, no slower", func(r []Rank) { r[2].GEMM, r[2].Threads = 5e10, 1 }, "",
 			false},
-		{"a quota", func(r []Rank) { r[2].Limits.Quota = 1.5 }, "the time of 1.5 CPUs", false},
+		{"a quota", func(r []Rank) { r[2].Limits.Quota = 1.5 }, "the CPU time of 1.5 CPUs", false},
 		{"limited address space", func(r []Rank) { r[3].Limits.AddressSpace = 8 << 30 },
 			"limited to 8192 MiB on node1 (ulimit -v)", false},
 		{"locked memory without InfiniBand", func(r []Rank) { r[3].Limits.Locked = 8 << 20 }, "",

@@ -610,9 +610,9 @@ func (p *planner) keepsOutputs() bool { return task.Stored(p.job.Model.Task).Emb
 // it adds them up.
 func (p *planner) mapsFirst(l int) bool { return p.job.Model.MapsFirst(l) }
 
-// layerRows returns the bytes of the hidden rows in memory while layer l makes its rows. With
-// jumping knowledge they are the rows of all layers before, because the output reads the rows of
-// every layer. Without it they are the rows of one layer. Hidden rows in files take no memory.
+// layerRows returns the bytes of the rows in memory while layer l runs: those that it makes and
+// those that it reads. With jumping knowledge the rows of all earlier layers count too, because the
+// output reads the rows of every layer. Hidden rows in files take no memory.
 func (p *planner) layerRows(rows int64, l int) int64 {
 	m := &p.job.Model
 	_, out := m.Widths(l)

@@ -180,7 +180,8 @@ func (s *Simulation) columns() int64 {
 }
 
 // summing returns the bytes of the array that adds up the predicted reads of the minibatches of a
-// step. It is 0 if one prediction serves all of them, because they draw the same seeds.
+// step. It is 0 if one prediction is enough: a rank has one minibatch in a step, or all of them
+// draw from the same seeds.
 func (s *Simulation) summing() int64 {
 	if s.job.Minibatches() > 1 && !s.job.GlobalSeeds {
 		return 4 * s.shards.Vertices

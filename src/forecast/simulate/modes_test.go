@@ -227,8 +227,8 @@ func TestModesThatCannotBeCounted(t *testing.T) {
 		change func(o *ModeOptions)
 		want   string
 	}{
-		{func(o *ModeOptions) { o.RankCounts = []int{2, 2} }, "named once"},
-		{func(o *ModeOptions) { o.RankCounts = []int{0} }, "0 ranks"},
+		{func(o *ModeOptions) { o.RankCounts = []int{2, 2} }, "named twice"},
+		{func(o *ModeOptions) { o.RankCounts = []int{0} }, "number of ranks 0 is below 1"},
 		{func(o *ModeOptions) { o.Model.Hidden = 0 }, "hidden is 0"},
 		{func(o *ModeOptions) { o.Batch = 0 }, "batch is 0"},
 		{func(o *ModeOptions) { o.Sample = sample.Neighbours() }, "no fanouts"},

@@ -205,7 +205,7 @@ func TestBadOptions(t *testing.T) {
 			[]string{"simulate cannot count nodes that fetch as one together with sums"}},
 		{"nodes that fetch as one, near draws",
 			func(o *Options) { near(o); o.AsNodes, o.RanksPerNode = true, 2 },
-			[]string{"with draws that do not depend on the cache"}},
+			[]string{"or with draws that depend on the cache"}},
 		{"parts of owners", func(o *Options) { o.Cache.Placement = policy.PlacementParts },
 			[]string{"cache.placement is parts, which cannot be combined with cache.source " +
 				"owners"}},

@@ -104,7 +104,7 @@ func TestStateOfNoRunIsRefused(t *testing.T) {
 		{"factors of epochs to come", func(s *State) {
 			s.Near = &Nearness{Factor: 2, Before: 1,
 				Adapted: record.Adapted{Factors: []float64{1}, Shares: []float64{0.3}}}
-		}, "more factors of locality than epochs"},
+		}, "the number of factors of locality is above that of epochs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &State{

@@ -401,8 +401,8 @@ func TestResumeOfNumbersOfNodes(t *testing.T) {
 	for _, c := range []struct {
 		ranks, node int
 		refused     string
-	}{{4, 2, ""}, {2, 1, ""}, {4, 1, "2 streams, but these have 1"},
-		{2, 2, "2 streams, but these have 4"}} {
+	}{{4, 2, ""}, {2, 1, ""}, {4, 1, "2 streams, but these nodes have 1"},
+		{2, 2, "2 streams, but these nodes have 4"}} {
 		j := journey{shards: shards, ranks: 4, node: 2, dir: t.TempDir()}
 		j.stopped(t, o, 2)
 		j.ranks, j.node = c.ranks, c.node
