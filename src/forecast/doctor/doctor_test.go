@@ -97,7 +97,7 @@ func TestDiagnose(t *testing.T) {
 			func(r []Rank) { r[3].Limits.Locked, r[3].Limits.InfiniBand = 8<<20, true },
 			"only 8 MiB may be locked on node1", false},
 		{"small /dev/shm", func(r []Rank) { r[0].Limits.SharedFree = 64 << 20 },
-			"/dev/shm of node0 has 64 MiB free", false},
+			"/dev/shm of node0 has only 64 MiB free", false},
 		{"no /dev/shm", func(r []Rank) { r[0].Limits.SharedFree = -1 }, "", false},
 		{"unwritable", func(r []Rank) { r[2].Disk.Fault = "read-only" },
 			"rank 2 (node1) cannot use the directory DIR: read-only", true},

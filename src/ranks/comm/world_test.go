@@ -321,7 +321,7 @@ func TestMessageFailures(t *testing.T) {
 		},
 			[]string{"rank 1 sends rank 0 a message of 9 bytes", "rank 0 expects 8"}},
 		{"left", func(comm.Comm) error { return nil },
-			[]string{"rank 0 waits for 8 bytes of rank 1, which has returned"}},
+			[]string{"rank 0 waits for 8 bytes from rank 1, which has returned"}},
 		{"failed", func(comm.Comm) error { return errors.New("disk full") },
 			[]string{"rank 1: disk full"}},
 	} {

@@ -458,7 +458,7 @@ func TestChanges(t *testing.T) {
 	err := now.Changes(began)
 	for _, want := range []string{
 		"  train.lr is 0.5, the run began with 0.003", "  model.heads is 3, the run began with 2",
-		"may change data.parts, data.verify, sample.on, train.epochs, exchange.*, cache.*, " +
+		"may change only data.parts, data.verify, sample.on, train.epochs, exchange.*, cache.*, " +
 			"pipeline.*, topology.*, compute.threads,",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

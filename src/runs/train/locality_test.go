@@ -268,7 +268,7 @@ func TestLocalityIsRefused(t *testing.T) {
 		"which cannot be combined with cache.peer_cost auto": func(o *Options) {
 			o.Cache.Placement, o.Cache.PeerCost = policy.PlacementGroup, policy.MeasuredPeerCost
 		},
-		"cannot be combined with sample.locality, because ranks that share": func(o *Options) {
+		"cannot be combined with sample.locality, because a minibatch that ranks share": func(o *Options) {
 			o.Mode = job.Mode{Name: parallel.ModeSplit, Sharing: sample.Together}
 		},
 		"cannot be combined with sample.kind neighbour, because it draws all": func(o *Options) {

@@ -268,9 +268,9 @@ func TestNodesThatCannotShare(t *testing.T) {
 		ranks, perNode, nodes int
 		want                  string
 	}{
-		{3, 2, 1, "rank 2 is one of 1 on a node that begins with rank 2"},
-		{6, 4, 1, "rank 4 is one of 2 on a node that begins with rank 4"},
-		{6, 0, 2, "rank 1 is one of 3 on a node that begins with rank 1"},
+		{3, 2, 1, "rank 2 is one of 1 ranks on a node that begins with rank 2"},
+		{6, 4, 1, "rank 4 is one of 2 ranks on a node that begins with rank 4"},
+		{6, 0, 2, "rank 1 is one of 3 ranks on a node that begins with rank 1"},
 		{6, 3, 2, "run.ranks_per_node is 3, but ranks 0 and 2 are on different nodes"},
 	} {
 		o := sageOptions()

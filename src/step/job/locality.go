@@ -19,8 +19,8 @@ type Locality struct {
 // time that loading takes, computed from counts and given rates. It reads no clock, so that runs
 // can be repeated.
 type Adaption struct {
-	// Bounds in [0, 1]. If the share of loading is between them, the factor stays as it is. A bound
-	// may be 0.
+	// Bounds in [0, 1]. If the share of loading is between them, the factor stays as it is; 0 is a
+	// share like any other.
 	Lower, Upper float64
 	Link         float64 // bytes/s at which a rank gets rows that are not at hand; > 0
 	Edges        float64 // sampled edges/s that a rank draws and trains on; > 0

@@ -67,7 +67,7 @@ type LinkOptions struct {
 	Exclude   bool   // do not sample the minibatch's links, or their reverses, as edges
 	// Labels of all links, as words, the same number of words for each link; nil if there are none.
 	Labels []int32
-	// Vertex types of the links' ends. In a graph without types both are 0.
+	// Vertex types of the links' ends. 0: the first type, the only one of a graph without types.
 	Source, Target int
 }
 
