@@ -8,8 +8,8 @@
 //	Sampler ── Count: sim, oracle ───────────────────┴─> score [N] ──Top──> the rows to keep
 //	                                                         └─────Expected──> remote rows a step
 //
-// Every analysis asks, hop by hop, which vertices may sample each vertex u, so it walks
-// out-neighbours:
+// Every analysis asks, hop by hop, which vertices may sample each vertex u. These are the
+// out-neighbours of u, so it walks the edges to them:
 //
 //	hop h      w  [N]   what each vertex passes on           random reads, 4 bytes an edge
 //	           │
@@ -43,16 +43,18 @@ type Options struct {
 	// if it is not symmetric.
 	Out *graph.CSC
 
-	// Columns are the columns of a graph with relations; nil for others.
+	// Columns are the columns of a graph with relations, one for each vertex and each relation that
+	// leads to it. They are nil for a graph without relations.
 	Columns *graph.Columns
 }
 
 // Graph is a graph with in-neighbours and out-neighbours. It is read-only, so several analyses may
 // run at a time.
 //
-// Memory beyond the graph: 8 bytes for every 2^18 edges and, if the graph is not symmetric and Out
-// is not given, 4 M + 8 N bytes for the transpose. With relations, out has the columns that draw
-// from each vertex, in 4 M + 8 N bytes, and 4 bytes for each column.
+// For N vertices and M edges, the memory beyond the graph is 8 bytes for every 2^18 edges. If the
+// graph is not symmetric and Out is not given, the transpose takes 4 M + 8 N bytes more. In a graph
+// with relations, the field out lists the columns that draw from each vertex. This list takes 4 M +
+// 8 N bytes, and 4 bytes for each column.
 type Graph struct {
 	in, out    *graph.CSC
 	columns    columns
@@ -173,8 +175,9 @@ func (m *Graph) chunks(do func(worker, lo, hi int)) error {
 	})
 }
 
-// symmetric reports whether the edges and the reversed edges are the same multiset. It compares
-// sums of hashes; those of different multisets are equal with probability 2^-64.
+// symmetric reports whether the edges and the reversed edges are the same multiset. It compares the
+// sum of the edges' hashes with the sum of the reversed edges' hashes. If the two multisets differ,
+// the sums are equal only with probability 2^-64.
 func (m *Graph) symmetric() (bool, error) {
 	var difference atomic.Uint64
 	err := m.chunks(func(_, lo, hi int) {

@@ -12,7 +12,8 @@ import (
 )
 
 // Candidates returns the vertices that may be cached: the remote vertices within r.Hops hops of the
-// reader's home. It returns nil, which means all, if minibatches reach no farther.
+// reader's home. It returns nil, which stands for all remote vertices, if minibatches sample no
+// farther than r.Hops hops.
 func (m *Graph) Candidates(r *Workload) (Set, error) {
 	if r.Hops == 0 || r.Hops >= r.Sample.Hops() {
 		return nil, nil
@@ -32,8 +33,8 @@ func (m *Graph) Candidates(r *Workload) (Set, error) {
 }
 
 // HaloSize returns the number of vertices outside the local ranges that may be sampled in one hop
-// from home or, if rows are of several kinds, the bytes of their rows. Time is that of Within,
-// memory 3 N/8 bytes.
+// from home. If rows are of several kinds, it returns the bytes of these vertices' rows instead. It
+// takes the time of Within and 3 N/8 bytes of memory.
 func (m *Graph) HaloSize(r *Workload) (int, error) {
 	halo, err := m.Candidates(&Workload{Local: r.Local, Home: r.Home, Hops: 1,
 		Sample: sample.Neighbours(1, 1)})
@@ -50,10 +51,11 @@ func (m *Graph) HaloSize(r *Workload) (int, error) {
 	return bytes, nil
 }
 
-// Ahead yields the remote vertices of up to n minibatches of the reader. The argument from is the
-// number of the first one within the epoch. The sequence stops at the end of the run. They are the
-// minibatches of training, with the same keys, in frontier order. Each is sampled when it is
-// requested, and overwrites the previous one. An error ends the sequence and is stored in fault.
+// Ahead yields, for up to n minibatches of the reader, the list of remote vertices in frontier
+// order. The argument from is the number of the first minibatch within the epoch. The sequence
+// stops at the end of the run. The minibatches are those of training, because they are sampled with
+// the same keys. Each is sampled when its list is requested, and its list overwrites the previous
+// one. An error ends the sequence and is stored in fault.
 func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.VertexID] {
 	return func(yield func([]graph.VertexID) bool) {
 		var remote []graph.VertexID
@@ -71,7 +73,7 @@ func (r *Workload) Ahead(epoch, from, n int, fault *error) iter.Seq[[]graph.Vert
 	}
 }
 
-// ahead yields the minibatches of Ahead.
+// ahead yields the minibatches whose remote vertices Ahead yields, each with its key.
 func (r *Workload) ahead(epoch, from, n int, fault *error,
 ) iter.Seq2[sample.Key, *sample.Minibatch] {
 	o := sample.Options{Spec: r.Sample, Near: r.Near, Workers: max(r.Workers, 1), ForwardOnly: true}
@@ -122,7 +124,8 @@ func (m *Graph) WindowBytes(r *Workload, p []float32, window int) (int64, error)
 }
 
 // Reuse counts the remote vertices of the reader by access probability; p is the result of Reads.
-// If numbers of vertices last for several steps, the first call takes the time and memory of Reads.
+// If vertices keep their random numbers (LABOR) for several steps, the first call takes the time
+// and memory of Reads.
 func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 	if err := checkLocal(len(p), r.Local); err != nil {
 		return nil, fmt.Errorf("access: reuse: %w", err)
@@ -148,9 +151,10 @@ func (m *Graph) Reuse(r *Workload, p []float32) (*cache.Reuse, error) {
 }
 
 // waitingBytes estimates the memory of a minibatch that is sampled and planned, and waits for its
-// turn: vertexBytes for a vertex of the input frontier, and 16 more for a vertex of each other
-// frontier; 4 bytes for an edge of the input layer, whose rows get no gradient, and 12 for an edge
-// of each other layer. For a kind of sampling without fanouts, it is the mean of a few minibatches.
+// turn. It counts vertexBytes for each vertex of the input frontier, and 16 bytes for each vertex
+// of any other frontier. It counts 4 bytes for each edge of the input layer, whose rows get no
+// gradient, and 12 bytes for each edge of any other layer. For a kind of sampling without fanouts,
+// it measures a few minibatches and returns their mean.
 func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 	if !r.Sample.HasFanouts() {
 		return r.countedBytes(4)
@@ -176,9 +180,11 @@ func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 	return int64(bytes), nil
 }
 
-// vertexBytes is what a vertex of the input frontier takes in a minibatch that waits. In a divided
-// cache that is also its id as the rank wants it, and for a row that the node wants of the rank, of
-// which there are about as many: its id as it came, in the union, and its slot.
+// vertexBytes returns the bytes that a waiting minibatch needs for each vertex of the input
+// frontier: 24. If the ranks of a node divide the cache, a vertex needs 4 bytes more for its id in
+// the request to another rank. The node's ranks also request about as many rows from this rank.
+// Each of these needs 12 bytes: for its id in the request, its id in the union of all requests, and
+// its slot.
 func (r *Workload) vertexBytes() int {
 	if r.Divided {
 		return 24 + 4*4
@@ -186,7 +192,8 @@ func (r *Workload) vertexBytes() int {
 	return 24
 }
 
-// countedBytes measures what waitingBytes estimates, on the first n minibatches.
+// countedBytes samples the first n minibatches and returns the mean of the memory that waitingBytes
+// estimates.
 func (r *Workload) countedBytes(n int) (int64, error) {
 	var fault error
 	bytes, counted := 0, 0

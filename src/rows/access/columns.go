@@ -6,8 +6,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// In a graph with relations a vertex draws from each of its columns separately, so hops pass values
-// by column: w [C]. Without relations each vertex has one column.
+// In a graph with relations a vertex draws from each of its columns separately, so in a hop each
+// column passes on its own value: w [C] for C columns. Without relations each vertex has one
+// column.
 
 // draws are the fanouts of a model, seed hop first, and those of relations with their own fanouts.
 type draws struct {
@@ -15,7 +16,7 @@ type draws struct {
 	relations [][]int
 }
 
-// of returns the fanout of a relation in a hop.
+// The method of returns the fanout of a relation in a hop.
 func (d draws) of(hop, relation int) int {
 	if d.relations != nil {
 		return d.relations[relation][hop]
@@ -23,10 +24,11 @@ func (d draws) of(hop, relation int) int {
 	return d.fanouts[hop]
 }
 
-// columns are the columns of a graph.
+// columns are the columns of a graph: lists of in-neighbours from each of which a vertex draws
+// separately.
 type columns struct {
 	graph.Columns
-	owners []graph.VertexID // [C] the vertex of each column; nil if each vertex is one
+	owners []graph.VertexID // [C] vertex of each column; nil if each vertex has one column
 }
 
 // columnsOf returns the columns of g. These are the columns in c or, if c is nil, one column for
@@ -58,8 +60,8 @@ func (m *columns) each(d draws, hop, v int, f func(column int, t float64)) {
 	}
 }
 
-// spread returns w [N] by column [C]: every column gets the value of its vertex. The returned
-// function frees the memory of the result.
+// spread turns the values w [N] of the vertices into values [C] of the columns: every column gets
+// the value of its vertex. The returned function frees the memory of the result.
 func (m *columns) spread(w []float32) (of []float32, free func()) {
 	if m.owners == nil {
 		return w, func() {}
@@ -79,7 +81,8 @@ func (m *columns) owner(column graph.VertexID) graph.VertexID {
 	return m.owners[column]
 }
 
-// ownersOf returns the vertex of each column, outside the Go heap; nil without relations.
+// ownersOf returns the vertex of each column, outside the Go heap. Without relations it returns
+// nil.
 func ownersOf(c *graph.Columns, vertices int) []graph.VertexID {
 	if c.Plain() {
 		return nil

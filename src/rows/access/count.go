@@ -21,9 +21,9 @@ const (
 // in SALIENT++, section 3.2); policy oracle counts the epochs of the run itself, so it is the best
 // static cache.
 //
-// Time is that of sampling these minibatches on Workers goroutines. Memory is 8 N bytes, 4 N of it
-// the result, and a Sampler and a minibatch for each worker. Counts above 2^24 are rounded. Errors
-// are those of sample.Sampler.
+// It takes the time of sampling these minibatches on Workers goroutines. Its memory is 8 N bytes,
+// of which the result takes 4 N, and a Sampler and a minibatch for each worker. Counts above 2^24
+// are rounded. Errors are those of sample.Sampler.
 func Count(t *sample.Topology, w *sample.Sweep) ([]float32, error) {
 	if err := checkSweep(w); err != nil {
 		return nil, fmt.Errorf("count accesses: %w", err)
@@ -48,7 +48,7 @@ func Count(t *sample.Topology, w *sample.Sweep) ([]float32, error) {
 	return score, nil
 }
 
-// checkSweep returns all errors, joined.
+// checkSweep returns all errors in the settings of a sweep, joined into one.
 func checkSweep(w *sample.Sweep) error {
 	var errs []error
 	if n := w.Streams.Streams(); w.First < 0 || w.Count < 1 || w.Count > n-w.First {
@@ -56,7 +56,8 @@ func checkSweep(w *sample.Sweep) error {
 			"%d streams from stream %d on; there are %d, numbered from 0", w.Count, w.First, n))
 	}
 	if w.Epochs < 1 {
-		errs = append(errs, fmt.Errorf("%d epochs; count at least 1", w.Epochs))
+		errs = append(errs,
+			fmt.Errorf("the number of epochs is %d; it must be at least 1", w.Epochs))
 	}
 	if w.Workers < 0 {
 		errs = append(errs,

@@ -16,13 +16,13 @@ type scratch struct {
 	sums   [blockEdges]float64
 }
 
-// sparseShare is a ratio: if fewer than 1 in sparseShare values differ from zero, it is cheaper to
-// test a bit before each read, because the bits fit a cache and the values do not.
+// If fewer than 1 in sparseShare values differ from zero, it is cheaper to test a bit before each
+// read, because the bits fit into a processor's cache and the values do not.
 const sparseShare = 16
 
 // gather sums w [columns] over the out-neighbours of every vertex, counting parallel edges, and
-// passes the sums to finish in runs: sums[i] is the sum for vertex first+i. finish runs on several
-// goroutines at a time, on different vertices.
+// passes the sums to finish in runs: sums[i] is the sum for vertex first+i. Several goroutines call
+// finish at a time, each for its own vertices.
 //
 // A block is gathered before it is summed: a loop without branches that depend on the graph keeps
 // the most reads of w in flight, while a loop over rows would stall at the end of each row. If few
@@ -64,7 +64,7 @@ func (m *Graph) gatherChunk(s *scratch, w []float32, lo, hi int,
 	load func(values, w []float32, at []graph.VertexID), finish func(first int, sums []float64)) {
 	ends := m.out.Indptr[1 : hi+1]
 	last := m.out.Indptr[hi]
-	sum := 0.0 // sum of the current row, which may span blocks
+	sum := 0.0 // sum of the current vertex, whose edges may span blocks
 	for u, edge := lo, m.out.Indptr[lo]; u < hi; {
 		stop := min(edge+blockEdges, last)
 		values := s.values[:stop-edge]
@@ -86,7 +86,7 @@ func (m *Graph) gatherChunk(s *scratch, w []float32, lo, hi int,
 	}
 }
 
-// loadAll reads w at the given vertices.
+// loadAll sets values[i] to w[at[i]].
 func loadAll(values, w []float32, at []graph.VertexID) {
 	values = values[:len(at)]
 	for i, v := range at {
@@ -105,7 +105,7 @@ func loadActive(values, w []float32, at []graph.VertexID, active Set) {
 	}
 }
 
-// total adds in four independent chains, which the processor overlaps.
+// total returns the sum of x. It adds in four independent chains, which the processor overlaps.
 func total(x []float32) float64 {
 	var a, b, c, d float64
 	for ; len(x) >= 4; x = x[4:] {

@@ -14,13 +14,13 @@ import (
 //
 //	part   [N]  part of each vertex
 //	train  [P]  training vertices of each part
-//	batch       seeds of a part's minibatch. All parts have the same number of steps in an epoch:
-//	            as many as the part with the most seeds needs
+//	batch       number of seeds in a part's minibatch. All parts have the same number of steps
+//	            in an epoch: the number that the part with the most seeds needs
 //	result [N]
 //
-// Every part is analysed separately, with Inclusion, which counts the seeds' own rows. A part
-// without training vertices has zeros. Time is P times that of Inclusion, memory 12 N + N/8 bytes,
-// 4 N of it the result.
+// Every part is analysed separately, with Inclusion, which counts the seeds' own rows. If a part
+// has no training vertices, its vertices get 0. It takes P times the time of Inclusion, and 12 N +
+// N/8 bytes, of which the result takes 4 N.
 func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int,
 	fanouts []int) ([]float32, error) {
 	n := m.in.NumVertices()
@@ -56,12 +56,12 @@ func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int,
 }
 
 // HotRows returns the rows of a part that a minibatch of the reader is likeliest to read, at most
-// count, as row numbers in the part, hottest first; ties by out-degree, then lower row. A run needs
-// it only if its settings differ from those with which the part was ordered; otherwise the first
-// rows are the hot ones. The list lies outside the Go heap.
+// count, as row numbers in the part, hottest first. Ties go to the higher out-degree, then to the
+// lower row. A run needs it only if its settings differ from those with which the part was ordered;
+// otherwise the first rows are the hot ones. The list lies outside the Go heap.
 //
-// Time is that of Reads and of sorting the part, memory 8 bytes for each vertex of the graph and 4
-// for each row of the part.
+// It takes the time of Reads and of sorting the part, and 8 bytes of memory for each vertex of the
+// graph and 4 for each row of the part.
 func (m *Graph) HotRows(r *Workload, part Range, count int) ([]int32, error) {
 	if err := checkLocal(m.in.NumVertices(), []Range{part}); err != nil {
 		return nil, fmt.Errorf("access: hot rows: %w", err)

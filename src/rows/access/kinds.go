@@ -2,9 +2,9 @@ package access
 
 import "halognn/src/topology/graph"
 
-// Kinds says how long rows are, if this depends on the vertex or on its kind. Vertices of a kind
-// are consecutive: range i has kind i modulo the number of kinds. nil means that all rows have one
-// kind and size.
+// Kinds says how long rows are, if the length depends on the vertex or on its kind. The vertices
+// are divided into ranges, and range i has kind i modulo the number of kinds. A nil Kinds means
+// that all rows have one kind and size.
 type Kinds struct {
 	Bytes []int // [kinds] bytes of a row; 0 if the kind has no rows
 	// Ends [N+1], only for sparse rows, which have one kind: the row of vertex v has the entries
@@ -20,8 +20,8 @@ func NewKinds(starts []int64, bytes []int) *Kinds {
 	return &Kinds{Bytes: bytes, starts: starts, index: graph.NewPartIndex(starts)}
 }
 
-// NewSparseKinds returns the kind of sparse rows with these ends, whose entries have the given
-// number of bytes.
+// NewSparseKinds returns Kinds for sparse rows, which have one kind. The argument ends becomes the
+// field Ends, and entry is the number of bytes of an entry.
 func NewSparseKinds(ends []int64, entry int) *Kinds {
 	k := NewKinds([]int64{0, int64(len(ends) - 1)}, []int{entry})
 	k.Ends = ends
@@ -55,8 +55,8 @@ func (k *Kinds) Sizes(vertices []graph.VertexID) (bytes int64) {
 	return bytes
 }
 
-// Takes returns how much of a capacity a vertex's row takes: its bytes, or 1 if all rows have one
-// size.
+// Takes returns how much of a cache's capacity a vertex's row takes: the bytes of the row, or 1 if
+// all rows have one size.
 func (k *Kinds) Takes(v graph.VertexID) int {
 	if k == nil {
 		return 1
@@ -79,8 +79,8 @@ func (k *Kinds) Within(first, end int64) (bytes int64) {
 	return bytes
 }
 
-// Outside returns local extended by all vertices of the kinds for which the function keep returns
-// false, as ranges that ascend and do not overlap.
+// Outside returns the ranges local together with all vertices of the kinds for which the function
+// keep returns false. The result's ranges ascend and do not overlap.
 func (k *Kinds) Outside(local []Range, keep func(kind int) bool) (all []Range) {
 	add := func(first, end int64) {
 		n := len(all)
@@ -105,7 +105,8 @@ func (k *Kinds) Outside(local []Range, keep func(kind int) bool) (all []Range) {
 	return all
 }
 
-// Of returns the same reader, but of the rows of one kind only, which all have one size.
+// Of returns the workload of the same reader for the rows of one kind only, which all have one
+// size.
 func (r *Workload) Of(kind int) *Workload {
 	one := *r
 	one.Home, one.Kinds, one.reuse = r.home(), nil, nil

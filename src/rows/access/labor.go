@@ -11,11 +11,12 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Labor is Inclusion for draws by random numbers of vertices. To a good approximation, a
-// destination v takes an in-neighbour u if the number of u, uniform in [0,1), is below c(v) =
-// min(1, f/indegree(v)). So the draws of u's destinations are not independent: the destination with
-// the largest c decides. If p(v) is the probability that v is a destination, and c(1) >= c(2) >=
-// ... are the values of c of the vertices that may take u, then
+// Labor is Inclusion for LABOR sampling, which gives every vertex a random number, uniform in
+// [0,1). To a good approximation, a destination v draws an in-neighbour u if the number of u is
+// below c(v) = min(1, f/indegree(v)), where f is the fanout. So the draws of u by its destinations
+// are not independent: the destination with the largest c decides. Let p(v) be the probability that
+// v is a destination. Let v(1), v(2), ... be the vertices that may draw u, and c(1) >= c(2) >= ...
+// their values of c. Then
 //
 //	P(u) = sum over i of (c(i) - c(i+1)) (1 - product over j <= i of (1 - p(v(j))))
 //
@@ -30,8 +31,8 @@ func (m *Graph) Labor(train []graph.VertexID, batch float64, spec sample.Spec) (
 	return m.labor(train, batch, spec, false)
 }
 
-// labor computes Labor. If drawn is set, every vertex draws a number for each hop, and the result
-// is P given these numbers.
+// labor computes Labor. If drawn is set, it first draws a random number for every vertex and hop;
+// the result is then the probability P for these numbers.
 func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, drawn bool,
 ) ([]float32, error) {
 	fanouts := spec.Fanouts
@@ -76,7 +77,7 @@ func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, d
 				take = m.takeDrawn(h)
 			}
 			err = take(takes, width, active, func(u int, taken float64) {
-				if layers { // then taken is the probability for all hops so far
+				if layers { // then taken covers all hops so far
 					q[u] = float32(taken)
 				} else {
 					q[u] = float32(1 - (1-float64(q[u]))*(1-taken))
@@ -105,8 +106,9 @@ func makeTaker(miss, c float32) taker {
 func (t taker) miss() float32 { return math.Float32frombits(uint32(t >> 32)) }
 func (t taker) c() float32    { return math.Float32frombits(uint32(t)) }
 
-// foundAt updates the takers t of a destination, one for each hop so far. With probability q it is
-// in this hop, and draws numbers below c; with probability last it was in an earlier hop.
+// foundAt updates the takers t of a destination, one for each hop so far. The destination is in
+// this hop with probability q, and then draws in-neighbours with numbers below c. It was in an
+// earlier hop with the probability in the argument last.
 func foundAt(t []taker, c, q, last float64) {
 	for i := range t {
 		t[i] = makeTaker(t[i].miss(), max(t[i].c(), float32(c)))
@@ -114,7 +116,7 @@ func foundAt(t []taker, c, q, last float64) {
 	t[len(t)-1] = makeTaker(certain(max(q-last, 0)/max(1-last, 1e-9)), float32(c))
 }
 
-// certain is logMiss of a probability, but finite if the probability is 1.
+// certain returns logMiss(p), but a finite value, -64, where p is 1.
 func certain(p float64) float32 { return max(logMiss(p), -64) }
 
 // Values of c are sorted into classes by their exponent and the first three bits of their fraction,
@@ -128,7 +130,7 @@ func classOf(c float32) uint32 {
 	return min((math.Float32bits(1)-math.Float32bits(c))>>classBits, classes-1)
 }
 
-// takeAll passes on the probability that each vertex is taken.
+// takeAll calls finish with every vertex u and the probability that some destination draws it.
 func (m *Graph) takeAll(takes []taker, width int, active Set,
 	finish func(u int, taken float64)) error {
 	return m.chunks(func(_, lo, hi int) {
@@ -146,8 +148,8 @@ func (m *Graph) takeAll(takes []taker, width int, active Set,
 					means[i] += float64(t.miss()) * float64(t.c())
 				}
 			}
-			// above is the probability that u is taken if its number lies between the current c and
-			// the previous one, which is before.
+			// The variable above is the probability that u is drawn if its number lies between the
+			// c of the current class and that of the previous class, in the variable before.
 			total, hits, above, before := 0.0, 0.0, 0.0, 1.0
 			for w, word := range some {
 				for ; word != 0; word &= word - 1 {
@@ -166,7 +168,8 @@ func (m *Graph) takeAll(takes []taker, width int, active Set,
 	})
 }
 
-// takeDrawn returns takeAll for the numbers that vertices have drawn for a hop.
+// takeDrawn returns a function like takeAll for one hop, in which the random number of every vertex
+// is already drawn.
 func (m *Graph) takeDrawn(hop int) func([]taker, int, Set, func(u int, taken float64)) error {
 	return func(takes []taker, width int, active Set, finish func(u int, taken float64)) error {
 		return m.chunks(func(_, lo, hi int) {

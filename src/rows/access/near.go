@@ -14,8 +14,9 @@ import (
 // argument most limits their number. Ties go to the higher out-degree, then to the lower id. Paths
 // are counted in float32.
 //
-// Time is O(hops (M+N)). Memory is 8 N bytes and the result, outside the Go heap: N/8 bytes for
-// each hop, and M/8 for kind Poisson. Source: data placement (Song and Jiang, ICS '22), section 4.
+// Time is O(hops (M+N)). It takes 8 N bytes, and for the result, which lies outside the Go heap,
+// N/8 bytes for each hop, and M/8 bytes more if the kind of sampling is Poisson. Source: data
+// placement (Song and Jiang, ICS '22), section 4.
 func (m *Graph) Near(held Set, spec sample.Spec, most int) (sample.Near, error) {
 	n, hops := m.in.NumVertices(), spec.Hops()
 	near := sample.NewNear(spec, n, len(m.in.Indices))
@@ -55,7 +56,8 @@ func (m *Graph) Near(held Set, spec sample.Spec, most int) (sample.Near, error) 
 	if near.Edges == nil {
 		return near, nil
 	}
-	err := m.chunks(func(_, lo, hi int) { // words that begin among the chunk's edges
+	// this goroutine marks the words whose first edge is in its chunk
+	err := m.chunks(func(_, lo, hi int) {
 		first, end := m.in.Indptr[lo], m.in.Indptr[hi]
 		near.MarkEdges(m.in.Indices, int((first+63)/64), int((end+63)/64))
 	})

@@ -24,7 +24,7 @@ func Among(ranges []Range, v graph.VertexID) bool {
 // Set is a set of vertices, one bit each.
 type Set []uint64
 
-// NewSet returns the empty set over n vertices, N/8 bytes outside the Go heap.
+// NewSet returns an empty set for a graph of n vertices. It takes n/8 bytes outside the Go heap.
 func NewSet(n int) Set { return mem.Make[uint64]((n + wordBits - 1) / wordBits) }
 
 // Free frees the memory of the set.
@@ -81,7 +81,7 @@ func remoteRanges(n int, local []Range, yield func(lo, hi int)) {
 	yield(lo, n)
 }
 
-// checkLocal reports ranges that do not ascend within n vertices.
+// checkLocal returns an error unless the ranges ascend, do not overlap and lie within n vertices.
 func checkLocal(n int, local []Range) error {
 	lo := graph.VertexID(0)
 	for _, r := range local {
@@ -94,11 +94,12 @@ func checkLocal(n int, local []Range) error {
 	return nil
 }
 
-// Within returns the vertices that sampling reaches from start in at most hops hops, start
-// included. hops = 0 copies start.
+// Within returns the vertices that sampling reaches from those of start in at most the given number
+// of hops, together with start itself. With 0 hops it returns a copy of start.
 //
-// Time is at most O(hops (M+N)), divided among the workers; the search of a vertex ends at the
-// first neighbour that may sample it. Memory is N/4 bytes, N/8 of it the result.
+// Time is at most O(hops (M+N)), divided among the workers. For each vertex it stops at the first
+// neighbour that may sample it, so it often reads fewer edges. It takes N/4 bytes, of which the
+// result takes N/8.
 func (m *Graph) Within(start Set, hops int) (Set, error) {
 	reached, next := NewSet(m.in.NumVertices()), NewSet(m.in.NumVertices())
 	defer func() { next.Free() }()
@@ -117,15 +118,16 @@ func (m *Graph) Within(start Set, hops int) (Set, error) {
 			reached.Free()
 			return nil, fmt.Errorf("access: reach: hop %d: %w", h+1, err)
 		}
-		// next has a subset of reached, so nothing has to be cleared.
+		// After the swap, next holds a subset of reached. The next hop only adds bits to it, so
+		// none has to be cleared.
 		reached, next = next, reached
 	}
 	return reached, nil
 }
 
-// Degree scores the vertices within hops of the training vertices by their out-degree: the number
-// of vertices that may sample them. The others score 0. The result is [N]. On a symmetric graph
-// in-degree and out-degree are the same.
+// Degree scores vertices by their out-degree, the number of vertices that may sample them. Vertices
+// that are more than the given number of hops from all training vertices score 0. The result is
+// [N]. On a symmetric graph in-degree and out-degree are the same.
 //
 // Time is that of Within. Memory is 4 N + N/4 bytes, 4 N of it the result.
 // Source: policy "deg." of SALIENT++, section 3.2, after PaGraph (Lin et al., SoCC 2020).
@@ -149,8 +151,9 @@ func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
 	})
 }
 
-// Halo returns scores [N]: 1 for the vertices outside the local ranges that sampling from inside
-// reaches in at most hops hops, and 0 for others. With one hop it is the policy halo1.
+// Halo returns scores [N]. A vertex scores 1 if it lies outside the local ranges and sampling from
+// inside reaches it in at most the given number of hops. All other vertices score 0. With one hop
+// it is the policy halo1.
 //
 // Time is that of Within. Memory is 4 N + N/4 bytes, 4 N of it the result.
 // Source: policy "1-hop" of SALIENT++, section 3.2.
@@ -175,7 +178,7 @@ func (m *Graph) Halo(local []Range, hops int) ([]float32, error) {
 	})
 }
 
-// each computes a score for every vertex.
+// each returns scores [N]: the result of the function of for every vertex.
 func (m *Graph) each(of func(u graph.VertexID) float32) ([]float32, error) {
 	score := mem.Make[float32](m.in.NumVertices())
 	err := m.chunks(func(_, lo, hi int) {

@@ -10,9 +10,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Expected returns the expected number of remote rows that a step reads and that are not cached:
-// the sum of p (of Inclusion) over the remote vertices, without the cached ones, which must be
-// remote and distinct. O(N).
+// Expected returns the expected number of rows that a step reads and that are neither local nor
+// cached. This is the sum of p, the result of Inclusion, over the vertices of these rows. The
+// cached vertices must be remote and distinct. O(N).
 func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, error) {
 	if err := checkLocal(len(p), local); err != nil {
 		return 0, fmt.Errorf("access: expected rows: %w", err)
@@ -31,7 +31,8 @@ func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, err
 
 // Top returns the remote vertices with the highest scores, at most capacity of them, in ascending
 // order: the best static cache of that size by that score. Ties go to the higher out-degree, then
-// to the lower id. Vertices with score 0 are never read, and left out, so there may be fewer.
+// to the lower id. Vertices with score 0 are left out, because they are never read, so the result
+// may have fewer than capacity vertices.
 //
 //	score [N]  >= 0
 //
@@ -42,8 +43,8 @@ func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.Verte
 }
 
 // Best is Top for a reader. With kinds it returns the vertices with the highest scores whose rows
-// fit into capacity bytes: the score of a row is its saving for each byte of cache, whatever its
-// length.
+// fit into capacity bytes: a score is what a row saves for each byte of cache, so rows of different
+// lengths compare by it.
 func (m *Graph) Best(score []float32, r *Workload, capacity int) ([]graph.VertexID, error) {
 	return m.top(score, r.Local, r.Kinds, capacity)
 }
@@ -96,8 +97,8 @@ func (m *Graph) top(score []float32, local []Range, kinds *Kinds, capacity int) 
 	return top, nil
 }
 
-// BestFirst sorts vertices by score, the highest first, with the ties of Top. So the result of Top
-// is always a prefix of Top with a larger capacity.
+// BestFirst sorts vertices by score, the highest first, and breaks ties as Top does. So the result
+// of Top is always a prefix of Top with a larger capacity.
 func (m *Graph) BestFirst(vertices []graph.VertexID, score []float32) {
 	slices.SortFunc(vertices, func(a, b graph.VertexID) int {
 		return cmp.Or(cmp.Compare(m.key(score[b], b), m.key(score[a], a)), cmp.Compare(a, b))
@@ -116,17 +117,17 @@ const (
 )
 
 // selectKey selects candidates by descending key while their sizes fit into capacity. It returns
-// the least selected key, and the capacity that larger keys leave for candidates with that key. It
-// makes one pass for each digit, from the highest, over the keys that share the digits found so
-// far.
+// the least selected key, and the capacity that is left for candidates with that key when all
+// candidates with larger keys are taken. It makes one pass for each digit of the key, from the
+// highest digit on, over the keys that share the digits found so far.
 func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int)), capacity int) (
 	least uint64, rest int) {
 	if capacity == 0 {
 		return math.MaxUint64, 0
 	}
 	sizes := make([]int, 1<<digitBits)
-	// prefix has the digits found so far; above is the total size of all candidates with larger
-	// keys.
+	// The variable prefix holds the digits found so far. The variable above holds the total size of
+	// all candidates with larger keys.
 	prefix, above := uint64(0), 0
 	for shift := keyBits - digitBits; shift >= 0; shift -= digitBits {
 		clear(sizes)

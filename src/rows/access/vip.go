@@ -18,16 +18,17 @@ import (
 //	         t_h(v) = min(1, f_h/indegree(v))
 //	p(u)   = 1 - product over h = 1..L of (1 - p_h(u))                            the result [N]
 //
-//	train [T]  distinct training vertices of the part; none give zeros
+//	train [T]  distinct training vertices of the part; without any, all results are 0
 //	batch      mean seeds of a step: T/S if S steps share the training vertices evenly
 //	fanouts    seed hop first; sample.All draws every neighbour
 //
 // It is exact if each vertex is reached by at most one sampling path and only the vertices found by
 // the last hop draw in a hop. Where paths meet, they are assumed to be independent; parallel edges
-// are separate paths. Being a seed (hop 0) does not count.
+// are separate paths. A seed's own row (hop 0) does not count as read.
 //
-// Products are sums of logarithms. Time O(L (M+N)) shared among the workers, dominated by a random
-// 4-byte read an edge and hop. Memory 12 N + N/8 bytes, 4 N of it the result.
+// Products are sums of logarithms. Time is O(L (M+N)), divided among the workers; most of it goes
+// into one random 4-byte read for each edge and hop. Memory is 12 N + N/8 bytes, of which the
+// result takes 4 N.
 //
 // Source: SALIENT++ (Kaler et al., MLSys 2023), Proposition 1.
 func (m *Graph) VIP(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
@@ -73,9 +74,9 @@ func (m *Graph) vip(train []graph.VertexID, batch float64, d draws) ([]float32, 
 }
 
 // Inclusion is VIP for package sample, where a frontier keeps its destinations, as in other
-// systems: a vertex draws in every hop after the one that found it, not only in the next. With
-// q_h(v) the probability that v is in the frontier after hop h, and a_h(v) that v is there and has
-// drawn one given neighbour:
+// systems: a vertex draws in every hop after the one that found it, not only in the next. Let
+// q_h(v) be the probability that v is in the frontier after hop h, and a_h(v) the probability that
+// v is there and has drawn one given neighbour:
 //
 //	q_0(v) = min(1, batch/T) for v in train, else 0;    a_0(v) = 0
 //	a_h(v) = a_{h-1}(v) + t_h(v) (q_{h-1}(v) - a_{h-1}(v))
@@ -83,10 +84,10 @@ func (m *Graph) vip(train []graph.VertexID, batch float64, d draws) ([]float32, 
 //
 // The result is q_L [N]; seeds count. With relations, a, t and f belong to a column of v. It is
 // exact if each vertex is reached by at most one path of edges from the seeds; otherwise it assumes
-// independence, as VIP does. Arguments and time are those of VIP; memory is 8 N + N/8 bytes, 4 N of
-// it the result. Both rank vertices alike, but sums of VIP are too low if fanouts do not fall from
-// hop to hop: by 11 to 16% at 5,5,5 on block models, where sums of Inclusion are within 4%. So use
-// Inclusion to predict volumes.
+// independence, as VIP does. It has the arguments and the time of VIP, and takes 8 N + N/8 bytes,
+// of which the result takes 4 N. VIP and Inclusion rank vertices alike, but sums of VIP are too low
+// if fanouts do not fall from hop to hop: on block models with fanouts 5,5,5 they are 11 to 16% too
+// low, while sums of Inclusion are within 4%. So use Inclusion to predict volumes.
 func (m *Graph) Inclusion(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
 	return m.includes(train, batch, draws{fanouts: fanouts})
 }
@@ -96,7 +97,7 @@ func (m *Graph) includes(train []graph.VertexID, batch float64, d draws) ([]floa
 	if err != nil {
 		return nil, fmt.Errorf("access: inclusion: %w", err)
 	}
-	// W = log(1-a).
+	// The array w holds log(1-a) of every column.
 	w, q := mem.Make[float32](m.columns.width()), mem.Make[float32](m.in.NumVertices())
 	defer mem.Free(w)
 	for _, v := range train {
@@ -160,9 +161,9 @@ func checkTrain(n int, train []graph.VertexID) error {
 	return nil
 }
 
-// small is the argument up to which a few terms of the series of a logarithm or exponential are as
-// exact as a float32. Most probabilities are below it, and the terms take a fraction of the time of
-// the functions.
+// Up to the argument small, a few terms of the series of a logarithm or exponential are as exact as
+// a float32. Most probabilities are below it, and computing these terms takes a fraction of the
+// time of math.Log1p or math.Expm1.
 const small = 1.0 / 32
 
 // logMiss returns log(1-p), -Inf for p = 1.

@@ -23,12 +23,12 @@ const (
 //	             d = 0.85, i < 5
 //
 // The result is r_5 [N]. "Weighted" means that walkers start at the training vertices instead of at
-// any vertex. A walker at a vertex without in-neighbours is lost. Unlike VIP it ignores fanouts and
-// batch.
+// any vertex. A walker at a vertex without in-neighbours is lost. Unlike VIP, PageRank ignores
+// fanouts and the batch size.
 //
-// Time is that of 5 hops of VIP, memory 8 N + N/8 bytes, 4 N of it the result. Source: policy "wPR"
-// of SALIENT++, section 3.2, after Min et al., Large Graph Convolutional Network Training with
-// GPU-Oriented Data Communication Architecture (2021).
+// It takes the time of 5 hops of VIP and 8 N + N/8 bytes, of which the result takes 4 N. Source:
+// policy "wPR" of SALIENT++, section 3.2, after Min et al., Large Graph Convolutional Network
+// Training with GPU-Oriented Data Communication Architecture (2021).
 func (m *Graph) PageRank(train []graph.VertexID) ([]float32, error) {
 	share := 1 / float64(max(len(train), 1))
 	r, err := m.walk(train, PageRankIterations, share, share*(1-PageRankDamping),
@@ -46,9 +46,8 @@ func (m *Graph) PageRank(train []graph.VertexID) ([]float32, error) {
 // vertex twice. The result [N] is rounded to float32 at every hop, and saturates at the largest
 // float32.
 //
-// Time is that of VIP with the same number of hops. Memory is 8 N + N/8 bytes, of which the result
-// takes 4 N.
-// Source: policy "#paths" of SALIENT++, section 3.2.
+// It takes the time of VIP with the same number of hops, and 8 N + N/8 bytes, of which the result
+// takes 4 N. Source: policy "#paths" of SALIENT++, section 3.2.
 func (m *Graph) Paths(train []graph.VertexID, hops int) ([]float32, error) {
 	paths, err := m.walk(train, hops, 1, 1, func(int) float64 { return 1 })
 	if err != nil {
@@ -57,7 +56,7 @@ func (m *Graph) Paths(train []graph.VertexID, hops int) ([]float32, error) {
 	return paths, nil
 }
 
-// walk returns x_steps of
+// walk returns x_i [N] for i = steps, where
 //
 //	x_0 = start at the training vertices, else 0
 //	x_{i+1}(u) = (restart at the training vertices, else 0) +

@@ -20,25 +20,29 @@ type Workload struct {
 	Hops int
 
 	Topology      *sample.Topology
-	sample.Reader     // the minibatches whose streams sim and oracle count
+	sample.Reader     // the streams of the reader, whose reads policies sim and oracle count
 	Epochs        int // number of epochs of the run
 	Workers       int
 
-	// Near are the vertices that training draws Favour times likelier. Reads and Ahead draw as
-	// training does; rankings of vertices assume that all are equally likely.
+	// Near are the vertices that training draws with Favour times the probability of others. Reads
+	// and Ahead draw as training does. Rankings of vertices assume that all vertices are equally
+	// likely.
 	Near sample.Near
 
-	// Kinds are the kinds of the rows, if these differ in size; capacities are then in bytes.
+	// Kinds are the kinds of the rows if rows differ in size, else nil. With Kinds, capacities are
+	// in bytes.
 	Kinds *Kinds
 
-	// Divided says that the ranks of a node divide a cache that changes: a minibatch that waits
-	// for its decision then keeps what the node wants of the rank.
+	// Divided says that the ranks of a node divide a dynamic cache among them. A minibatch that
+	// waits for the cache's decision then also keeps the ids of the rows that the node's ranks want
+	// from this rank.
 	Divided bool
 
-	// Known [N] are the accesses of the run's epochs, if already counted.
+	// Known [N] is the number of accesses of each vertex in all epochs of the run; nil if they are
+	// not counted yet.
 	Known []uint32
 
-	reuse *cache.Reuse // result of Reuse, kept if it takes an analysis of its own
+	reuse *cache.Reuse // result of Reuse, kept if computing it is expensive
 }
 
 // Source is a set of training vertices from which minibatches draw seeds: the training vertices of
@@ -115,10 +119,10 @@ const readsCounted = 32
 
 // Reads returns the probability [N] that a minibatch of the reader reads each vertex, by Inclusion:
 // the mean over the minibatches of a step. Without seeds all are 0. For a kind of sampling without
-// fanouts, or if some vertices are likelier, it counts some minibatches of an epoch that is not
-// part of the run: sums of these probabilities are unbiased, but a rarely read vertex may have 0.
-// Time is that of Inclusion for each source, or of sampling. Memory is that of Inclusion, and 4 N
-// bytes more with several sources.
+// fanouts, or if training draws some vertices with a higher probability (Near), it counts some
+// minibatches of an epoch that is not part of the run. Sums of these probabilities are unbiased,
+// but a rarely read vertex may get 0. It takes the time of Inclusion for each source, or the time
+// of sampling. It takes the memory of Inclusion, and 4 N bytes more if there are several sources.
 func (m *Graph) Reads(r *Workload) ([]float32, error) {
 	if !r.Sample.HasFanouts() || !r.Near.None() {
 		return r.counted(SimulatedFirst, 1, readsCounted)
@@ -139,8 +143,8 @@ func (m *Graph) reads(r *Workload,
 }
 
 // byNumbers reports whether analyses take into account that draws depend on random numbers of
-// vertices (LABOR). In a graph with relations they assume that draws are independent, and so
-// predict more vertices.
+// vertices (LABOR). In a graph with relations, analyses assume that draws are independent, and so
+// predict more vertices than are read.
 func (m *Graph) byNumbers(r *Workload) bool { return r.Sample.Numbered() && m.columns.Plain() }
 
 // inclusion returns the analysis that fits how a reader's minibatches are drawn.
@@ -156,10 +160,11 @@ func (m *Graph) inclusion(r *Workload,
 	}
 }
 
-// sum adds up an analysis over the minibatches of a step of the reader, times scale. A single
-// analysis of all seeds would treat the step as one minibatch: all vertices that most minibatches
-// read would get a probability near 1, and so no order. The argument what names the result in the
-// error about a kind of sampling without fanouts.
+// sum adds up the results of an analysis over the minibatches of a step of the reader, and
+// multiplies by scale. A single analysis of all seeds would treat the step as one minibatch. All
+// vertices that most minibatches read would then get a probability near 1, and could not be
+// ordered. The argument what names the result in the error about a kind of sampling without
+// fanouts.
 func (m *Graph) sum(
 	r *Workload, what string, scale float64,
 	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
@@ -197,10 +202,10 @@ func (m *Graph) sum(
 	return sum, nil
 }
 
-// RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]. For draws by
-// numbers of vertices it uses Labor. VIP does not count the reads of the seeds' own rows. That is
-// right while those rows are local; if seeds are drawn from the whole graph, it uses Inclusion,
-// which counts them.
+// RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]. For LABOR
+// sampling, which draws by random numbers of vertices, it uses Labor. VIP does not count the reads
+// of the seeds' own rows. That is right while those rows are local; if seeds are drawn from the
+// whole graph, it uses Inclusion, which counts them.
 func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
 	if m.byNumbers(r) || !r.seedsAreLocal() {
 		return m.sum(r, "ranking by vip", 1, m.inclusion(r))
@@ -251,8 +256,8 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 		Epochs: epochs, Workers: r.Workers})
 }
 
-// counted returns the mean accesses of a minibatch. The argument most limits how many minibatches
-// of each stream of the reader it counts.
+// counted returns, for each vertex [N], how often a minibatch reads it on average. The argument
+// most limits how many minibatches of each stream of the reader it counts.
 func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
 	w := sample.Sweep{Reader: r.Reader, Spec: r.Sample, Near: r.Near, Epoch: first, Epochs: epochs,
 		Most: most * r.Count, Workers: r.Workers}
@@ -267,7 +272,8 @@ func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
 	return score, nil
 }
 
-// SumScores adds up n arrays of scores [N], in order.
+// SumScores returns the sum of n arrays of scores [N], added in order. The function of returns
+// array i.
 func SumScores(n int, of func(i int) ([]float32, error)) (sum []float32, err error) {
 	for i := range n {
 		score, err := of(i)
@@ -287,8 +293,8 @@ func SumScores(n int, of func(i int) ([]float32, error)) (sum []float32, err err
 	return sum, nil
 }
 
-// Capacity returns the size of a cache: alpha times the average of a reader, n/readers, but at most
-// n. n counts vertices, or bytes of their rows.
+// Capacity returns the size of a cache: alpha times n/readers, the average share of a reader, but
+// at most n. The argument n counts all vertices, or the bytes of their rows.
 func Capacity(alpha float64, n int64, readers int) int {
 	return int(min(alpha*float64(n)/float64(readers), float64(n)))
 }

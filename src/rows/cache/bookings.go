@@ -4,19 +4,19 @@ import "halognn/src/base/mem"
 
 // bookings decides whether a row can be kept from one step to another. A use and the next use of a
 // vertex form an interval. Keeping the row over the interval takes one slot, which is free again
-// from the step of the later use on. Intervals arrive in the order of their ends. So bookings keep
-// as many intervals as possible if each one gets the free slot that has been free for the shortest
-// time (interval scheduling on identical machines).
+// from the step of the later use on. Intervals arrive in the order of their ends. The largest
+// possible number of intervals is kept if each one gets the free slot that has been free for the
+// shortest time (interval scheduling on identical machines).
 //
 // Bookings count slots; which slot a row gets is decided when the row arrives.
 //
-//	free [ring]   for step s: number of slots whose last booking ends at s; for base: slots free
-//	              by then
-//	below [ring]  for step s without such slots: an earlier step to look at next
+//	free [ring]   for step s: number of slots whose last booking ends at s; for step base:
+//	              number of slots that are free at base or before
+//	below [ring]  for step s, if free[s] is 0: an earlier step at which to look for free slots
 //
 // Source: Faigle and Nawijn (1995), Carlisle and Lloyd (1995). Belady's rule (1966) evicts the row
 // with the farthest next use, and does not cache a row whose next use is farther than all others.
-// It keeps the same number of intervals, but must revise its decisions.
+// This rule keeps the same number of intervals, but must revise its decisions.
 type bookings struct {
 	free  []int32
 	below []int32
@@ -85,7 +85,7 @@ func (b *bookings) latest(from int) int {
 	return s
 }
 
-// pass closes step base: no later interval begins there. The next step must be open.
+// pass closes step b.base: no later interval may begin at it. The next step must be open.
 func (b *bookings) pass() {
 	b.free[(b.base+1)&b.mask()] += b.free[b.base&b.mask()]
 	b.base++

@@ -39,10 +39,11 @@ import (
 type Policy interface {
 	// Window returns how many minibatches the policy knows in advance.
 	Window() int
-	// Feed gives the policy the remote vertices of the next minibatch in order. worth says, for
-	// each of them, how much of a vector caching its row saves, in 255ths; nil means a whole vector
-	// each. Before Step is called for a minibatch, the Window minibatches after it have been fed,
-	// if they exist. A policy without a window ignores what it is fed.
+	// Feed gives the policy the remote vertices of the next minibatch in order. For each vertex,
+	// the argument worth says how much of a vector the cached row saves, in units of 1/255 vector.
+	// If worth is nil, each row saves a whole vector. Before Step is called for a minibatch, Feed
+	// must have been called for the Window minibatches after it, as far as the run has them. A
+	// policy without a window ignores what it is fed.
 	Feed(remote []graph.VertexID, worth []uint8)
 	// Step decides for the remote vertices of the next step, which are distinct. d is overwritten.
 	Step(remote []graph.VertexID, d *Decision)
@@ -70,9 +71,10 @@ type Decision struct {
 	Early  []graph.VertexID // rows to fetch besides the misses, mostly ascending
 	Insert []Insert         // at most one for each slot
 
-	Misses       int // number of entries of Slot that are -1
-	Evictions    int // number of rows that are overwritten
-	Replacements int // number of rows that enter in an eviction round, from Early or the misses
+	Misses    int // number of entries of Slot that are -1
+	Evictions int // number of rows that are overwritten
+	// number of rows that enter in an eviction round; each is an early row or a miss
+	Replacements int
 }
 
 // Counters returns the counts of the decision: hits, rows fetched for this step, and rows replaced
@@ -85,7 +87,8 @@ func (d *Decision) Counters() trace.Counters {
 	}
 }
 
-// begin empties d for a step of n remote vertices, with room for early and inserts entries.
+// begin empties d for a step of n remote vertices. It makes room for the given numbers of early
+// rows and of inserts.
 func (d *Decision) begin(n, early, inserts int) {
 	d.Slot = mem.Grow(d.Slot[:0], n)
 	d.Early = mem.Grow(d.Early[:0], early)[:0]
@@ -96,7 +99,8 @@ func (d *Decision) begin(n, early, inserts int) {
 // Clear makes d the decision of a step that reads nothing.
 func (d *Decision) Clear() { d.begin(0, 0, 0) }
 
-// Kept lists the fetched rows that stay, numbered as by Insert.From, in the memory of dst.
+// Kept returns the numbers (Insert.From) of the fetched rows that stay in the cache. It reuses the
+// memory of dst.
 func (d *Decision) Kept(dst []int32) []int32 {
 	dst = mem.Grow(dst[:0], len(d.Insert))
 	for k, i := range d.Insert {

@@ -60,7 +60,7 @@ func NewIndex(vertices, keys int, kind IndexKind) *Index {
 	return x
 }
 
-// resize moves the keys to a table with room for the given number.
+// resize moves the keys to a table with room for the given number of keys.
 func (x *Index) resize(keys int) {
 	old := x.table
 	size := tableBits(keys)
@@ -105,8 +105,9 @@ func (x *Index) Get(v graph.VertexID) int32 {
 	return int32(e)
 }
 
-// lookupBlock is the number of keys that are read before any result is used: a mispredicted branch
-// discards the reads begun after it.
+// lookupBlock is the number of keys whose entries are read before any result is used. A branch on
+// each result would often be mispredicted, and the processor would then discard the reads that it
+// has begun.
 const lookupBlock = 256
 
 // Lookup sets slots[i] to the slot of ids[i], or -1, and returns how many are -1. For many vertices
@@ -130,8 +131,8 @@ func (x *Index) Lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	return misses
 }
 
-// lookup is Lookup in the hash, for a block. It first reads the entries at the homes of all keys,
-// then probes on for keys that are not at home.
+// lookup is Lookup in the hash, for a block of keys. It first reads the entries at the homes of all
+// keys. Then it searches on for keys that are not at their homes.
 func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	var home [lookupBlock]uint64
 	table := x.table
@@ -142,7 +143,7 @@ func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	slots = slots[:len(ids)]
 	for i, v := range ids {
 		e := home[i%lookupBlock]
-		if (e>>32^(uint64(v)+1))*(e>>32) != 0 { // neither v nor empty
+		if (e>>32^(uint64(v)+1))*(e>>32) != 0 { // the entry is neither v's nor empty
 			e = table[x.find(v)]
 		}
 		slot := int32(e)
@@ -186,8 +187,8 @@ func (x *Index) put(v graph.VertexID, slot int32) {
 	x.table[at] = (uint64(v)+1)<<32 | uint64(slot)
 }
 
-// Remove deletes v, if present. In the hash, later keys move up into the gap, so that all keys stay
-// reachable without tombstones.
+// Remove deletes v, if present. In the hash, later keys move into the gap, so that a search still
+// finds all keys, and no entry has to be marked as deleted.
 func (x *Index) Remove(v graph.VertexID) {
 	if x.dense != nil {
 		x.dense[v] = 0

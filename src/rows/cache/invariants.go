@@ -1,6 +1,7 @@
 package cache
 
-// What holds of a policy between two steps; see package invariant. A check reads the whole state.
+// The functions of this file check what must hold for a policy between two steps (see package
+// invariant). Each reads the whole state of the policy.
 
 import (
 	"fmt"
@@ -8,7 +9,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// check returns an error unless every key of a hash is found where it lies.
+// check returns an error unless looking up each key of a hash finds the entry in which the key
+// lies.
 func (x *Index) check() error {
 	keys := 0
 	for at, e := range x.table {
@@ -57,8 +59,8 @@ func (s *Sieve) check() error {
 	return nil
 }
 
-// check returns the number of slots without a booked row, and an error unless their ring is closed
-// and no vertex is in two slots.
+// check returns the number of slots without a booked row. It returns an error unless the ring of
+// these slots is closed and no vertex is in two slots.
 func (l *slots) check(index *Index) (unbooked int, err error) {
 	if err := index.check(); err != nil {
 		return 0, err
@@ -89,8 +91,9 @@ func (l *slots) check(index *Index) (unbooked int, err error) {
 	return unbooked, nil
 }
 
-// checkUses returns an error unless every slot that a use waits for has its row, and the index
-// leads to the last use of each vertex. The function last returns the entry of a position.
+// checkUses returns an error unless every slot that a use waits for holds the row of that use, and
+// the index leads to the last use of each vertex. The function last returns the entry of a
+// position.
 func (l *slots) checkUses(index *Index, tail, head uint32, ids []graph.VertexID, slot []int32,
 	last func(at uint32) int32) error {
 	mask := uint32(len(ids) - 1)

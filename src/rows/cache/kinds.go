@@ -9,8 +9,8 @@ import (
 // does not fit the slot of a shorter row. In its decisions, the slot of a row is a slot of the
 // row's kind.
 //
-//	remote   a  p  q  b  r        Slot of a, b by the policy of their kind, and so on
-//	kind     0  1  1  0  1        misses are renumbered in the order of remote; early rows by kind
+//	remote   a  p  q  b  r        the policy of kind 0 decides about a and b
+//	kind     0  1  1  0  1        misses are numbered as in remote, early rows kind by kind
 type ByKind struct {
 	of   func(graph.VertexID) int
 	each []kindOfRows
@@ -26,8 +26,8 @@ type kindOfRows struct {
 	early  int     // where the kind's early rows begin in d.Early
 }
 
-// NewByKind makes a cache from the policies of the kinds. The policy of a kind is nil if no row of
-// this kind is kept.
+// NewByKind makes a cache from the policies of the kinds. The function of returns the kind of a
+// vertex. The policy of a kind is nil if no row of this kind is kept.
 func NewByKind(of func(graph.VertexID) int, policies []Policy) *ByKind {
 	c := &ByKind{of: of, each: make([]kindOfRows, len(policies))}
 	for k, p := range policies {
@@ -135,8 +135,8 @@ func (c *ByKind) Slots() (all int) {
 	return all
 }
 
-// HighWater returns the most rows that each kind has held for a known use, added up over the kinds;
-// see Lookahead.
+// HighWater returns the sum over the kinds of the largest number of rows that the kind has held for
+// a known use (Lookahead.HighWater).
 func (c *ByKind) HighWater() (rows int) {
 	for i := range c.each {
 		if p, ok := c.each[i].policy.(interface{ HighWater() int }); ok {

@@ -17,8 +17,8 @@ type LookaheadOptions struct {
 	Window   int // steps known in advance; may exceed an epoch
 
 	// Initial lists the rows that the cache holds at the start, fetched before the first step:
-	// entry i in slot i. With the result of Start for the first Window+1 steps the cache equals a
-	// filled Optimum.
+	// entry i in slot i. Start computes the best list from the first Window+1 steps. With it, a
+	// cache whose window covers all steps transfers as few rows as an Optimum that starts filled.
 	Initial []graph.VertexID
 
 	// Level evens out misses: if the next step has more misses than this one, half of the
@@ -38,7 +38,7 @@ func (o *LookaheadOptions) check() []error {
 	}
 	if len(o.Initial) > o.Capacity {
 		errs = append(errs,
-			fmt.Errorf("there are %d rows to begin with, but room for only %d", len(o.Initial),
+			fmt.Errorf("there are %d initial rows, but room for only %d", len(o.Initial),
 				o.Capacity))
 	}
 	return errs
@@ -54,22 +54,25 @@ func (o *LookaheadOptions) check() []error {
 //
 // A row that is used at two steps within the window, and not in between, is kept between them if a
 // slot is free; all other rows are fetched when used and not kept (bypass). When the later use is
-// fed, it is decided for good whether its interval gets a slot; as many rows as possible are kept
-// (see bookings). With a window over all steps the transfers equal those of Optimum.
+// fed, it is decided for good whether its interval gets a slot. The decisions keep the largest
+// possible number of rows (see bookings). If the window covers all steps, the cache transfers as
+// few rows as Optimum.
 //
 // Slots without a booked row keep rows whose next use is not known: rows after their last known use
 // and, in slots that were never filled, misses. If such a row gets a known use in time, it is
 // booked. The oldest of these rows are replaced first.
 //
 //	ids  [R]  ring of the uses in the window, step after step
-//	next [R]  use that the row is kept for, or ^step of this use if none is known, or declined
-//	slot [R]  slot that holds the row when the step comes, or -1
+//	next [R]  position of the use for which the row is kept; declined if it is not kept; if no
+//	          later use is known, ^step, where step is that of this use
+//	slot [R]  slot that holds the row when the step of the use comes, or -1
 //	index     vertex -> its last use in the window (position << 1), or the slot where it stays for
 //	          no known use (slot << 1 | 1)
 //
-// Time is O(1) a use. Memory: 12 bytes a use in the window, up to twice that because the ring's
-// length is a power of two; 12 bytes a slot; 8 to 16 bytes a step of the window; the index.
-// LookaheadBytes predicts it. Source: Belady (1966), with bypass, over a window.
+// Each use takes O(1) time. The memory is 12 bytes for each use in the window, or up to 24 because
+// the ring's length is a power of two, 12 bytes for each slot, 8 to 16 bytes for each step of the
+// window, and the index. LookaheadBytes predicts it. Source: Belady (1966), with bypass, over a
+// window.
 type Lookahead struct {
 	index    *Index
 	bookings *bookings
@@ -79,8 +82,8 @@ type Lookahead struct {
 	ids        []graph.VertexID
 	next, slot []int32
 	first      []uint32 // [steps, a ring like those of bookings] position of the step's first use
-	// Position after the last use. Positions are modulo 2^30; their lower bits are the places in
-	// the rings.
+	// Position after the last use. Positions count uses modulo 2^30; the lower bits of a position
+	// are its place in the rings.
 	head uint32
 
 	slots

@@ -10,8 +10,8 @@ import (
 
 // Optimum counts the rows that the best possible cache transfers: one that knows all accesses in
 // advance, keeps whole rows, and may fetch a row without keeping it (Belady with bypass). It is
-// given the accesses in order, and only counts: the count after any step is the optimum for the
-// steps so far.
+// given the accesses in order. It decides nothing and only counts: its count after any step is the
+// optimum for the steps so far.
 //
 // Time O(1) a vertex; memory 4 bytes a vertex of the graph and 8 to 16 a step.
 type Optimum struct {
@@ -23,8 +23,9 @@ type Optimum struct {
 	start []graph.VertexID
 }
 
-// NewOptimum makes an Optimum with room for capacity rows of a graph of n vertices. If filled, the
-// cache may hold any rows before the first step, which do not count, as with Static and Prefetch.
+// NewOptimum makes an Optimum with room for capacity rows of a graph of n vertices. If filled is
+// set, the cache holds the best rows already before the first step, and their transfers do not
+// count. The same holds for Static and Prefetch.
 func NewOptimum(n, capacity int, filled bool) (*Optimum, error) {
 	if err := checkSize(n, capacity); err != nil {
 		return nil, fmt.Errorf("optimum: %w", err)
@@ -35,7 +36,7 @@ func NewOptimum(n, capacity int, filled bool) (*Optimum, error) {
 
 // Step adds a step with distinct remote vertices, and returns the increase of the total transfers.
 func (o *Optimum) Step(remote []graph.VertexID) (transferred int) {
-	step := o.bookings.open() // from 1; rows of the first fill are held from step 0
+	step := o.bookings.open() // steps count from 1; rows of the first fill are held from step 0
 	for len(remote) > 0 {
 		n := min(len(remote), lookupBlock)
 		transferred += o.add(step, remote[:n])
@@ -66,13 +67,13 @@ func (o *Optimum) add(step int, ids []graph.VertexID) (transferred int) {
 	return transferred
 }
 
-// Filled returns the number of rows held before the first step, which Step does not count: rows
-// that are kept until their first use.
+// Filled returns the number of rows that the cache holds before the first step. These rows are kept
+// until their first use, and Step does not count them.
 func (o *Optimum) Filled() int { return o.held }
 
-// Start returns the best rows for a look-ahead cache to hold before the first step, if only these
-// steps are known. These are the rows that the best possible cache would hold, in order of first
-// use, at most capacity rows. The caller frees the list with mem.Free.
+// Start returns the best rows for a look-ahead cache to hold before the first step, if only the
+// given steps are known. These are at most capacity rows, in order of first use: the rows that the
+// best possible cache would hold. The caller frees the list with mem.Free.
 func Start(n, capacity int, steps iter.Seq[[]graph.VertexID]) ([]graph.VertexID, error) {
 	o, err := NewOptimum(n, capacity, true)
 	if err != nil {

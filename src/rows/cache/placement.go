@@ -20,23 +20,24 @@ type Placement struct {
 
 // Place divides rows among devices with the given number of slots each.
 //
-//	p  [N]  how likely a step reads the vertex, mean over the group. Vertices with p = 0 are not
-//	        placed: they are never read, or the group holds them anyway
+//	p  [N]  probability that a step reads the vertex, mean over the group. Vertices with p = 0
+//	        are not placed: they are never read, or the group holds them anyway
 //	a       cost of a peer's row / cost of a row from outside the group: 0 spreads the rows as
-//	        widely as possible, 1 gives all devices the same
+//	        widely as possible, 1 gives all devices the same rows
 //
 // Every device starts with the likeliest rows. Then the next vertices, by descending p, replace
 // rows that several devices hold, the least likely first:
 //
-//	round 0     slot S-1 of all devices holds the same vertex. In the order of gains, least first,
-//	            each device but the last is offered a vertex for it. The last keeps its own.
+//	round 0     slot S-1 of all devices holds the same vertex. The devices are sorted by the sum
+//	            of the p that they have gained so far, the least first. Each is offered a vertex
+//	            for this slot, except the last device, which keeps its own.
 //	round 1     the same with slot S-2, and so on.
 //
-// A device takes the offer if p(new) > a * p(old). The first refusal ends the placement, because
-// all later offers are worse.
+// A device takes the offered vertex if p(new) > a * p(old). The first refusal ends the placement,
+// because all later offers are worse.
 //
 // Time is one sort of the vertices with p > 0, then O(1) for each that is placed. Ties in p go to
-// the lower id, ties in gains to the lower device. Source: data placement (Song and Jiang, ICS
+// the lower id, ties in gained p to the lower device. Source: data placement (Song and Jiang, ICS
 // 2022), algorithm 1. As printed, the algorithm skips a vertex when it is the turn of the device
 // that keeps its row. The worked example of section 3.2 offers this vertex to the next device, as
 // Place does.
@@ -80,9 +81,9 @@ func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 }
 
 // PlaceOwned gives every device the likeliest of the vertices that it owns, as far as it has room.
-// This is the placement of a group whose devices cache rows of their own part of the graph; Place
-// is compared with it. The function owner returns the device of a vertex, -1 for none; a vertex
-// with p = 0 is not placed. Time is one sort.
+// In a group placed so, every device caches rows of its own part of the graph. It is the baseline
+// for Place. The function owner returns the device that owns a vertex, or -1. A vertex with p = 0
+// is not placed. Time is one sort.
 func PlaceOwned(p []float32, devices, slots int, owner func(v graph.VertexID) int) (*Placement,
 	error) {
 	order, err := byLikelihood(p, devices, slots, 0)
@@ -114,8 +115,8 @@ func checkPlace(vertices, devices, slots int, a float64) error {
 	}
 	if !(a >= 0) {
 		errs = append(errs,
-			fmt.Errorf("the cost of a peer's row, relative to a row from outside, is %v; it must "+
-				"be 0 or more", a))
+			fmt.Errorf("the cost of reading a peer's row, relative to fetching a row, is %v; "+
+				"it must be 0 or more", a))
 	}
 	return errors.Join(errs...)
 }
@@ -149,8 +150,8 @@ func byLikelihood(p []float32, devices, slots int, a float64) ([]uint64, error) 
 // Devices returns the number of devices.
 func (g *Placement) Devices() int { return len(g.held) }
 
-// Held returns the vertex in each slot of a device, as a view. There are fewer than slots if there
-// are not enough vertices.
+// Held returns the vertex in each slot of a device, as a view. If there are not enough vertices, it
+// has fewer entries than the device has slots.
 func (g *Placement) Held(device int) []graph.VertexID { return g.held[device] }
 
 // Lookup returns the device and the slot from which device self reads each vertex [N]. The device

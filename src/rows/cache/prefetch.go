@@ -31,7 +31,7 @@ type PrefetchOptions struct {
 	Delta int // number of steps between eviction rounds; 0 means no rounds
 
 	// Unused lets rows leave if no step has used them since the last round, whatever their score.
-	// This is equation 1 of the paper with the S_E of that round.
+	// This is equation 1 of the MassiveGNN paper with a row's score S_E at that last round.
 	Unused bool
 
 	// Degree breaks ties between equal scores: higher is better.
@@ -40,7 +40,7 @@ type PrefetchOptions struct {
 	Layout Layout
 }
 
-// check reports every error.
+// check returns all errors of the options, joined into one.
 func (o PrefetchOptions) check() error {
 	errs := []error{checkSize(o.Vertices, o.Capacity)}
 	reject := func(format string, args ...any) {
@@ -76,18 +76,19 @@ func (o PrefetchOptions) check() error {
 //	S_A of any other           0 at the start; plus 1 for every miss
 //
 // A round is part of the step in which it is due, after that step's hits and misses have been
-// scored. Slots with S_E <= Gamma^Delta may leave, lowest S_E first. Vertices with S_A > 0 may
-// enter, highest S_A first, ties by higher degree, then lower id (the reverse among slots). The
-// shorter of the two lists decides how many do so. A vertex that leaves gets its S_E as its S_A,
-// and one that enters gets its S_A as its S_E. Entering rows that the step does not miss are
-// fetched with its misses.
+// scored. Rows with S_E <= Gamma^Delta may leave, lowest S_E first, then lower degree, then higher
+// id. Vertices with S_A > 0 may enter, highest S_A first, then higher degree, then lower id. The
+// number of rows exchanged is the length of the shorter of the two lists. A vertex that leaves gets
+// its S_E as its S_A, and one that enters gets its S_A as its S_E. Entering rows that the step does
+// not miss are fetched with its misses.
 //
 // With Gamma = 1 nothing decays, so nothing leaves: rounds only fill empty slots. (By the
 // comparison alone, every row that entered with S_E <= 1 could leave, however often it was used.)
-// With Unused, the slots that no step has used since the last round may leave instead.
+// With Unused, the rows that no step has used since the last round may leave instead.
 //
 // A step costs nothing for rows that it does not use: S_E is stored as a logarithm and the step
-// since which it has decayed. A use adds one to that step.
+// since which it has decayed. A use adds one to that step, so that the row does not decay in the
+// step of the use.
 //
 //	log S_E(t) = start - (t - since) * -log Gamma
 //
@@ -110,7 +111,8 @@ type Prefetch struct {
 	unused bool // as in PrefetchOptions; if set, rounds reset start and since
 	step   int  // number of steps so far
 
-	// Slots that leave, and scoreboard entries of vertices that enter, during a round.
+	// During a round: the slots whose rows leave, and the scoreboard entries of vertices that
+	// enter.
 	leaving []int32 // [C] slots
 	coming  []int32 // [C] places of scoreboard entries
 	digits  []uint32
@@ -141,15 +143,17 @@ func NewPrefetch(o PrefetchOptions) (*Prefetch, error) {
 func (p *Prefetch) fill(vertices int, initial []graph.VertexID) error {
 	for i, v := range initial {
 		if uint32(v) >= uint32(vertices) {
-			return fmt.Errorf("entry %d to begin with is vertex %d: %w (the graph has %d vertices)",
+			return fmt.Errorf("entry %d of the initial rows is vertex %d: %w (the graph has %d "+
+				"vertices)",
 				i, v, graph.ErrVertexRange, vertices)
 		}
 		switch e := &p.board.entry[p.board.at(v)]; {
 		case *e < 0:
-			return fmt.Errorf("vertex %d is twice among those to begin with: entries %d and %d", v,
+			return fmt.Errorf("the initial rows name vertex %d twice: entries %d and %d", v,
 				*e&slotMask, i)
 		case *e == unscored:
-			return fmt.Errorf("entry %d to begin with is vertex %d, which is not a candidate", i, v)
+			return fmt.Errorf("entry %d of the initial rows is vertex %d, which is not a candidate",
+				i, v)
 		default:
 			*e = buffered | int32(i)
 		}
@@ -177,12 +181,13 @@ func (p *Prefetch) score(slot int32) float64 {
 	return p.start[slot] - float64(float64(p.step-int(p.since[slot]))*p.lambda)
 }
 
-// The tolerance of the threshold, as a difference of logarithms: a few ulps of S_E.
+// ulps is the tolerance of the comparison with the threshold, as a difference of logarithms: a few
+// units in the last place of S_E.
 const ulps = 4 * 0x1p-52
 
-// mayLeave reports whether S_E has decayed to Gamma^Delta or below; with Unused, whether no step
-// has used the row since the last round. A row that entered with S_E = 1 and was not used for Delta
-// steps is exactly at the threshold.
+// mayLeave reports whether S_E of the slot's row has decayed to Gamma^Delta or below. With Unused
+// it reports whether no step has used the row since the last round. A row that entered with S_E = 1
+// and was not used for Delta steps is exactly at the threshold.
 func (p *Prefetch) mayLeave(slot int32) bool {
 	if p.unused {
 		return int(p.since[slot]) == p.step-p.delta

@@ -15,16 +15,16 @@ import (
 // If a minibatch reads a vertex with probability p:
 //
 //	held(W) = sum of p (S(W) - W U(W))  rows between two uses at most W apart, at any moment
-//	kept(W) = sum of p (1 - U(W))       reads of a minibatch that come at most W after the last
-//	                                    one of the vertex
+//	kept(W) = sum of p (1 - U(W))       reads of a minibatch that come at most W minibatches
+//	                                    after the previous read of the vertex
 //
 // So T is the W at which held reaches the capacity, and a window of T minibatches shows all
-// intervals worth keeping. If minibatches are independent, U(l) is (1-p)^l; for random numbers that
-// last several minibatches see gap.
+// intervals worth keeping. If minibatches are independent, U(l) is (1-p)^l. The type gap has U(l)
+// for vertices that keep a random number (LABOR) for several minibatches.
 //
-//	count [levels][bins]  vertices by the share of random numbers with which they are read,
-//	                      and by p: 128 bins an octave
-//	sum   [levels][bins]  their p, added up
+//	count [levels][bins]  number of vertices by the share of random numbers with which they
+//	                      are read, and by p; a doubling of p spans 128 bins
+//	sum   [levels][bins]  sum of the p of these vertices
 //
 // Memory: 256 KiB on the heap for each level, for any graph; 1 level if minibatches are
 // independent, else 8.
@@ -40,7 +40,7 @@ const (
 )
 
 // NewReuse returns an empty histogram. The random numbers of vertices change every k minibatches,
-// where k is the argument lasts. If it is 1, minibatches are independent.
+// where k is the argument lasts. If lasts is 1, minibatches are independent.
 func NewReuse(lasts int) *Reuse {
 	r := &Reuse{count: make([][]float64, 1), sum: make([][]float64, 1), lasts: float64(lasts)}
 	if lasts > 1 {
@@ -71,9 +71,10 @@ func (r *Reuse) AddDrawn(p, mean []float32) {
 }
 
 // gap is the distribution of the time for which a vertex is not read, if vertices have random
-// numbers (LABOR). A minibatch reads the vertex with probability p. Its number changes every k
-// minibatches, where k is the field lasts. With probability share the next number gives the same p,
-// otherwise 0. The times of new numbers are spread evenly.
+// numbers (LABOR). A minibatch reads the vertex with probability p. The vertex gets a new random
+// number every k minibatches, where k is the field lasts. With the probability in the field share,
+// the new number gives the same p; otherwise it gives 0. The minibatches at which vertices get new
+// numbers are spread evenly.
 type gap struct {
 	p, share, lasts float64
 }
@@ -119,8 +120,9 @@ func (r *Reuse) Uses() float64 {
 	return uses
 }
 
-// beyond returns the mean number of reads of a minibatch for which the last read of the row is more
-// than reach minibatches ago. These are the reads that kept does not count; see Reuse.
+// beyond returns how many rows a minibatch reads, on average, that were last read more than a given
+// number of minibatches ago. The argument reach is that number. These are the reads that
+// kept(reach) does not count; see Reuse.
 func (r *Reuse) beyond(reach int) (reads float64) {
 	r.each(func(n float64, g gap) {
 		unread, _ := g.over(reach)
@@ -139,8 +141,8 @@ func (r *Reuse) beyond(reach int) (reads float64) {
 //
 // rows. These are the rows used less than A minibatches ago and not in the window, and the rows
 // whose uses, one of them in the window, are at most A+W apart. So A is where occupied reaches the
-// capacity. A read is a hit up to A+W minibatches after the last one, and in the first W+1
-// minibatches, whose rows are in the first fill.
+// capacity. A read is a hit if the row was last read at most A+W minibatches ago. All reads of the
+// first W+1 minibatches are hits, because their rows are in the first fill.
 func (r *Reuse) Fetched(capacity, window, run int) float64 {
 	rows := float64(capacity)
 	if full := r.fills(capacity, window); full < window || r.occupied(0, window) >= rows {
@@ -156,7 +158,8 @@ func (r *Reuse) Fetched(capacity, window, run int) float64 {
 		r.missed(known, age-1+window, run), r.missed(known, age+window, run))
 }
 
-// between interpolates linearly: it returns x if at is from, and y if at is to.
+// between interpolates linearly. It returns x if the argument at is equal to from, y if it is equal
+// to to, and values in between otherwise.
 func between(at, from, to, x, y float64) float64 {
 	if to <= from {
 		return y
@@ -164,8 +167,8 @@ func between(at, from, to, x, y float64) float64 {
 	return x + (y-x)*min(1, max(0, (at-from)/(to-from)))
 }
 
-// occupied returns the rows of a cache in which rows without a known use stay up to the given age;
-// see Fetched.
+// occupied returns the number of rows in a cache in which rows without a known use stay up to the
+// given age: occupied(age) of Fetched.
 func (r *Reuse) occupied(age, window int) (rows float64) {
 	r.each(func(n float64, g gap) {
 		unread, sum := g.over(age + window)
@@ -174,19 +177,22 @@ func (r *Reuse) occupied(age, window int) (rows float64) {
 	return rows
 }
 
-// missed returns the mean number of reads of a minibatch for which the last read of the row is more
-// than reach minibatches ago. The first minibatches of a run, known in number, miss nothing.
+// missed returns how many rows a minibatch reads, on average over the run, that were last read more
+// than a given number of minibatches ago. The argument reach is that number. The first minibatches
+// of the run miss nothing; the argument known is their number.
 func (r *Reuse) missed(known, reach, run int) (reads float64) {
 	r.each(func(n float64, g gap) {
 		unread, sum := g.over(reach)
 		_, before := g.over(known)
-		first := g.p * max(sum-before, 0) // first reads in minibatches known to reach
+		// first reads in the minibatches from number known to number reach
+		first := g.p * max(sum-before, 0)
 		reads += n * (first + float64(run-reach)*g.p*unread) / float64(max(run, 1))
 	})
 	return reads
 }
 
-// each calls yield with the number of vertices in every bin and the distribution of their reads.
+// each calls yield for every bin, with the number of its vertices and the distribution of the time
+// between their reads.
 func (r *Reuse) each(yield func(n float64, g gap)) {
 	share := 1.0
 	for level, sums := range r.sum {
@@ -220,13 +226,14 @@ type WindowOptions struct {
 	Memory, StepBytes int64
 }
 
-// windowSlack widens a planned window beyond the mean, because steps differ.
+// windowSlack widens a planned window, because some steps have fewer uses than the mean step.
 const windowSlack = 4 // the window gets 1/windowSlack longer
 
 // PlanWindow returns the number of steps that a Lookahead must know to be as good as a Lookahead
-// that knows all steps. It is the narrowest window with enough uses to fill the cache, and a
-// quarter more, within the memory, and at least 1. If no window fills the cache, it is an epoch: no
-// row has to leave, and an epoch is enough to choose the first rows.
+// that knows all steps. The result is the narrowest window with enough uses to fill the cache, and
+// a quarter more, but at most what fits into the memory, and at least 1. If no window fills the
+// cache, the result is the number of steps of an epoch: no row has to leave, and an epoch is enough
+// to choose the first rows.
 func PlanWindow(o WindowOptions) int {
 	if o.Reuse.Uses() == 0 {
 		return 1

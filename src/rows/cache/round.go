@@ -30,15 +30,16 @@ func (p *Prefetch) round(remote []graph.VertexID, d *Decision) {
 	p.deliver(remote, coming, d)
 }
 
-// restart restarts the decay of all slots' scores at this step. Afterwards since differs from the
-// step only if a step has used the row.
+// restart lets the scores of all slots decay from this step on: it sets their field since to this
+// step. If a slot's since later differs, a step has used its row.
 func (p *Prefetch) restart() {
 	for slot := range int32(p.filled) {
 		p.start[slot], p.since[slot] = p.score(slot), int32(p.step)
 	}
 }
 
-// leavesBefore orders slots by S_E; among equal ones a lower degree goes first, then a higher id.
+// leavesBefore reports whether slot a leaves before slot b. The lower S_E leaves first, then the
+// lower degree, then the higher id.
 func (p *Prefetch) leavesBefore(a, b int32) bool {
 	if x, y := p.score(a), p.score(b); x != y {
 		return x < y
@@ -50,10 +51,11 @@ func (p *Prefetch) leavesBefore(a, b int32) bool {
 	return v > u
 }
 
-// pending marks, in since, a slot whose new row has no source yet.
+// pending, in the field since, marks a slot whose new row has no source yet.
 const pending = -1
 
-// exchange gives the slots that leave, and then empty ones, to the entering vertices.
+// exchange gives slots to the vertices that enter: first the slots whose rows leave, then empty
+// slots.
 func (p *Prefetch) exchange(leaving, coming []int32) {
 	entry := p.board.entry
 	for i, at := range coming {
@@ -118,7 +120,8 @@ func (p *Prefetch) best(k int) []int32 {
 	count := p.digits
 	clear(count)
 	for _, e := range entries {
-		count[uint32(e)>>digitBits]++ // buffered and unscored entries are above all scores
+		// as unsigned numbers, buffered and unscored entries exceed all scores
+		count[uint32(e)>>digitBits]++
 	}
 	high, rest := fromTop(count[:infinity>>digitBits], 1, k)
 	clear(count)
@@ -176,8 +179,8 @@ func (p *Prefetch) lastDegree(score int32, k int) (degree, ties int) {
 }
 
 // fromTop returns the digit of the k-th largest of the counted numbers, and how many numbers with
-// that digit are among the k largest. It stops at digit lowest: if fewer than k numbers have at
-// least that digit, it returns lowest and the number of those that have it.
+// that digit are among the k largest. It stops at the digit lowest: if fewer than k numbers have
+// this digit or a larger one, it returns lowest and how many numbers have the digit lowest.
 func fromTop(count []uint32, lowest, k int) (digit, rest int) {
 	for digit = len(count) - 1; digit > lowest && int(count[digit]) < k; digit-- {
 		k -= int(count[digit])

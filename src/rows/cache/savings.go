@@ -9,25 +9,26 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Savings is the look-ahead cache for accesses of different worth. If owners add rows (package
-// exchange, Sums), a cached row saves a vector only if all rows of its group are cached, and a row
-// to be kept must come as a row although a sum might have been enough.
+// Savings is the look-ahead cache for accesses of different worth. If owners send a sum instead of
+// the rows of a group (package exchange, Sums), a cached row saves a vector only if all rows of its
+// group are cached. A row that is to be kept must also come as a row, although a sum might have
+// been enough.
 //
 // Of the rows that a step reads, it keeps those that save most for each step in their slot, by the
 // best of their next uses in the window:
 //
 //	rate = max over j of (worth(use 1) + ... + worth(use j) - fee) / (step(use j) - this step)
 //
-// where the fee is the cost of fetching a missed row as a row: one vector less its worth now. Rows
-// with a booked use stay. A row without a known use stays until its slot is needed. Lookahead, for
-// which all uses have the same worth, keeps the rows with the shortest waits.
+// where the fee is the cost of fetching a missed row as a row: one vector minus the row's worth in
+// this step. Rows with a booked use stay. A row without a known use stays until its slot is needed.
+// Lookahead, for which all uses have the same worth, keeps the rows with the shortest waits.
 //
-// It is given what Lookahead is given, and has the same cost, O(1) a use, since few of the next
-// uses matter. Memory: 17 bytes for a use in the window, up to twice that as rings are powers of
-// two; 16 bytes a slot; the index.
+// It is given what Lookahead is given, and takes the same time, O(1) for each use, since it looks
+// at only a few of a row's next uses. The memory is 17 bytes for each use in the window, or up to
+// 34 because the rings' lengths are powers of two, 16 bytes for each slot, and the index.
 type Savings struct {
 	slots
-	index  *Index // vertex -> its last use in the window (position << 1), or entryOf its slot
+	index  *Index // vertex -> its last use in the window (position << 1), or entryOf(its slot)
 	window int
 	base   int // number of the step that is due
 	end    int // number of steps that were fed
@@ -46,7 +47,7 @@ type Savings struct {
 	best  []int32   // uses of the step that are worth a slot, as indices
 }
 
-const wholeVector = math.MaxUint8 // the worth of a row that is read itself
+const wholeVector = math.MaxUint8 // worth of a row that is read as a row, not only in sums
 
 // usesThatCount is how many of a row's next uses are considered: more would change almost nothing.
 const usesThatCount = 4
@@ -146,7 +147,7 @@ func (c *Savings) Step(remote []graph.VertexID, d *Decision) {
 	}
 }
 
-// rate looks up which rows are cached, and computes the rates of all rows.
+// rate looks up which rows of the step are cached, and computes the rates of all its rows.
 func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 	mask := uint32(len(c.ids) - 1)
 	c.rates = mem.Grow(c.rates[:0], len(remote))
@@ -163,7 +164,7 @@ func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 			d.Misses++
 			saved = int(c.worth[at]) - wholeVector
 		} else {
-			c.free++ // serve takes it back if the row stays
+			c.free++ // counts the slot as free; serve takes this back if the row stays
 		}
 		best := float32(0)
 		next := c.next[at]
@@ -201,7 +202,8 @@ func (c *Savings) serve(first uint32, d *Decision) {
 	}
 }
 
-// keep gives slots to missed rows that are worth one, and forgets rows without a known use.
+// keep gives slots to the missed rows that are worth a slot, and removes rows without a known use
+// from the index.
 func (c *Savings) keep(first uint32, d *Decision) {
 	mask := uint32(len(c.ids) - 1)
 	miss := 0

@@ -18,20 +18,20 @@ const (
 )
 
 // scoreboard holds one entry for every vertex that may be buffered: its access score S_A or, if it
-// is buffered, its slot. In the paper S_A is negative for buffered vertices; here the sign marks
-// these, and the other bits are the slot. So the scoreboard is also the index of the buffer, and
-// looking up and scoring a vertex is one memory access.
+// is buffered, its slot. In the paper S_A is negative for buffered vertices; here a negative sign
+// marks buffered vertices, and the other bits are the slot. So the scoreboard is also the index of
+// the buffer, and looking up and scoring a vertex is one memory access.
 //
 //	entry < 0   buffered, in slot entry & slotMask
 //	entry >= 0  not buffered; the bits of S_A as float32, which order like the numbers; unscored,
 //	            a NaN, for vertices that are no candidates: adding 1 leaves it as it is, and it
 //	            is never a best score
 //
-//	dense    entry [N]    of vertex v at v
-//	compact  entry [H+1]  of the i-th candidate at i; the last one, unscored, stands for all other
-//	                      vertices
+//	dense    entry [N]    the entry of vertex v is entry[v]
+//	compact  entry [H+1]  the entry of the i-th candidate is entry[i]; entry[H], unscored, is
+//	                      that of all other vertices
 //	         vertex [H]   candidates, ascending
-//	         rank [2W]    for every 64 vertices: which are candidates, and how many candidates
+//	         rank [2W]    for every 64 vertices: a bit for each candidate, and how many candidates
 //	                      come before. This finds the place of a vertex among the sorted
 //	                      candidates as a binary search would, in one read
 type scoreboard struct {
@@ -48,8 +48,8 @@ const (
 	smallest = 0x00800000 // normal float32; a smaller value is not a score
 )
 
-// newScoreboard makes a scoreboard for n vertices. Only those with a bit in candidates may be
-// buffered; nil means all.
+// newScoreboard makes a scoreboard for n vertices. Only vertices whose bit in candidates is set may
+// be buffered. If candidates is nil, all may.
 func newScoreboard(n int, candidates []uint64, layout Layout) *scoreboard {
 	h := n
 	if candidates != nil {
@@ -127,7 +127,7 @@ func (s *scoreboard) candidates() []int32 {
 }
 
 // count looks up the vertices and scores the misses: S_A += 1. slots[i] is set to the slot of
-// ids[i], or -1. Each hit adds 1 to its slot's entry in uses [C]. It returns the number of misses.
+// ids[i], or -1. Each hit adds 1 to uses[slot]. It returns the number of misses.
 func (s *scoreboard) count(ids []graph.VertexID, slots, uses []int32) (misses int) {
 	var at [lookupBlock]int32
 	for len(ids) > 0 {
@@ -145,8 +145,8 @@ func (s *scoreboard) count(ids []graph.VertexID, slots, uses []int32) (misses in
 	return misses
 }
 
-// countAt is count for entries at known positions, a block of them. All entries are read before any
-// is written, because a processor delays a read that may depend on an earlier write. Hits and
+// countAt is count for a block of entries whose positions are known. All entries are read before
+// any is written, because a processor delays a read that may depend on an earlier write. Hits and
 // misses alternate unpredictably, so no branch depends on them: hits are listed first and counted
 // afterwards.
 func countAt[T ~int32](entry []int32, at []T, slots, uses []int32) (misses int) {

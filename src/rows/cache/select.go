@@ -1,8 +1,9 @@
 package cache
 
-// selectFirst reorders items so that items[:k] are the first k in the strict total order before;
-// these are in no particular order. Expected time O(len(items)): quickselect with the median of
-// three as the pivot, so that the same items in the same order always give the same result.
+// selectFirst reorders items so that items[:k] are the first k items in the order that the function
+// before defines, a strict total order. The k items are in no particular order. Expected time
+// O(len(items)): quickselect with the median of three as the pivot, so that the same items in the
+// same order always give the same result.
 func selectFirst(items []int32, k int, before func(a, b int32) bool) {
 	for lo, hi := 0, len(items)-1; k > lo && k <= hi; {
 		mid := lo + (hi-lo)/2

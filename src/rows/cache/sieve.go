@@ -22,13 +22,14 @@ import (
 // algorithm 1, applied to steps instead of single reads.
 type Sieve struct {
 	blind
-	index   *Index
-	vertex  []graph.VertexID // [C] vertex in each slot
-	newer   []int32          // [C] next newer slot in the list; -1 at the head
-	older   []int32          // [C] next older slot in the list; -1 at the tail
-	insert  []int32          // [C] index of the step's insert into this slot, plus 1
-	visited []uint8          // [C] 1 if the slot is marked
-	used    int32            // number of slots used so far
+	index  *Index
+	vertex []graph.VertexID // [C] vertex in each slot
+	newer  []int32          // [C] next newer slot in the list; -1 at the head
+	older  []int32          // [C] next older slot in the list; -1 at the tail
+	// [C] 1 + index in Decision.Insert of the step's insert into this slot; 0 for none
+	insert  []int32
+	visited []uint8 // [C] 1 if the slot is marked
+	used    int32   // number of slots used so far
 	head    int32
 	tail    int32
 	hand    int32 // slot at the hand; -1 if the hand is at the tail
@@ -47,10 +48,11 @@ func NewSieve(n, capacity int) (*Sieve, error) {
 	}, nil
 }
 
-// maxCapacity leaves bits for other uses in a word that holds a slot.
+// maxCapacity is the largest number of slots. A word that holds a slot number then has bits left
+// for other uses.
 const maxCapacity = 1<<30 - 1
 
-// checkSize reports errors in the sizes that every policy has.
+// checkSize returns an error if the number of vertices or the capacity of a policy is out of range.
 func checkSize(vertices, capacity int) error {
 	var errs []error
 	if vertices < 0 || vertices > graph.MaxVertices {
@@ -108,7 +110,8 @@ func (s *Sieve) admit(v graph.VertexID, miss int, d *Decision) {
 		s.tail = slot
 	}
 	s.head = slot
-	if at := s.insert[slot]; at > 0 { // this miss of the step is already evicted
+	// the slot's row is a miss of this step and already leaves again
+	if at := s.insert[slot]; at > 0 {
 		d.Insert[at-1] = makeInsert(miss, slot)
 		return
 	}

@@ -8,14 +8,16 @@ import (
 // slots are the slots of a look-ahead cache. Those without a booked row are in a list, the oldest
 // first.
 type slots struct {
-	vertex []graph.VertexID // [C] vertex whose row is in the slot, or unused or dropped
-	// [C+1] ring of the slots without a booked row; the one after C is the oldest.
+	// [C] vertex whose row is in the slot; unused or dropped if there is none
+	vertex []graph.VertexID
+	// [C+1] ring of the slots without a booked row; the slot after entry C is the oldest.
 	older, newer []int32
 	vacant       int // number of slots that are unused or dropped
 }
 
-// newSlots makes slots whose first ones hold rows without a booked use: row initial[i] in slot i,
-// which index maps to entryOf(i).
+// newSlots makes the slots of a cache that begins with the rows of the vertices initial: slot i
+// holds the row of initial[i], which has no booked use. It maps these vertices to entryOf(i) in
+// index.
 func newSlots(index *Index, vertices, capacity int, initial []graph.VertexID) (slots, error) {
 	l := slots{vertex: mem.Make[graph.VertexID](capacity), older: mem.Make[int32](capacity + 1),
 		newer: mem.Make[int32](capacity + 1)}
@@ -49,7 +51,7 @@ func (l *slots) free() {
 // link adds a slot to the list of slots without a booked row, as the newest.
 func (l *slots) link(slot int32) { l.linkAfter(l.older[len(l.vertex)], slot) }
 
-// Values in place of a vertex, for slots that may be filled at once.
+// Values that slots.vertex holds instead of a vertex, for slots that may be filled at once.
 const (
 	unused  = graph.VertexID(-1) // never filled
 	dropped = graph.VertexID(-2)
@@ -74,7 +76,7 @@ func (l *slots) unlink(slot int32) {
 }
 
 // take gives the oldest slot without a booked row to vertex v. The argument from is the number of
-// its row among the fetched rows.
+// the vertex's row among the fetched rows.
 func (l *slots) take(index *Index, v graph.VertexID, from int, d *Decision) int32 {
 	slot := l.newer[len(l.vertex)]
 	l.unlink(slot)

@@ -14,7 +14,8 @@ type Static struct {
 	slots int
 }
 
-// NewStatic makes a cache with the rows of the given vertices of a graph of n: held[i] in slot i.
+// NewStatic makes a cache that holds the rows of the vertices held of a graph with n vertices: the
+// row of held[i] is in slot i.
 func NewStatic(n int, held []graph.VertexID) (*Static, error) {
 	s := &Static{index: NewIndex(n, len(held), IndexAuto), slots: len(held)}
 	if err := fill(s.index, n, held, func(slot int32) int32 { return slot }); err != nil {
@@ -24,15 +25,15 @@ func NewStatic(n int, held []graph.VertexID) (*Static, error) {
 	return s, nil
 }
 
-// fill adds held[i] to the index with slot i.
+// fill maps each vertex held[i] to entry(i) in the index.
 func fill(x *Index, n int, held []graph.VertexID, entry func(slot int32) int32) error {
 	for i, v := range held {
 		if uint32(v) >= uint32(n) {
-			return fmt.Errorf("entry %d of what it holds is vertex %d: %w (the graph has %d "+
+			return fmt.Errorf("entry %d of the initial rows is vertex %d: %w (the graph has %d "+
 				"vertices)", i, v, graph.ErrVertexRange, n)
 		}
 		if x.Get(v) >= 0 {
-			return fmt.Errorf("it holds vertex %d twice: entries %d and %d", v,
+			return fmt.Errorf("the initial rows name vertex %d twice: entries %d and %d", v,
 				slices.Index(held, v), i)
 		}
 		x.Set(v, entry(int32(i)))

@@ -9,8 +9,8 @@ import (
 )
 
 // Feed takes the remote vertices of the next step in order. Every step must be fed once, before it
-// is due, and at most Window steps before; all uses are worth the same. It panics if a step is fed
-// earlier, because decisions depend on the known steps.
+// is due, and at most Window steps before. It ignores the worth of uses: all count the same. It
+// panics if a step is fed earlier, because decisions depend on the known steps.
 func (l *Lookahead) Feed(remote []graph.VertexID, _ []uint8) {
 	b := l.bookings
 	if ahead := b.end - 1 - b.base; ahead > l.window {
@@ -34,7 +34,9 @@ func (l *Lookahead) enter(step int, remote []graph.VertexID) {
 	l.index.Lookup(remote, known[:])
 	mask := uint32(len(l.ids) - 1)
 	for i, k := range known[:len(remote)] {
-		last[i] = k >> 1 & int32(mask) // meaningless but harmless for other entries
+		// if known[i] is no position of a use, last[i] is any position, and what is read there is
+		// not used
+		last[i] = k >> 1 & int32(mask)
 	}
 	touch(l.next, last[:len(remote)])
 	for i, v := range remote {
@@ -57,8 +59,8 @@ func (l *Lookahead) enter(step int, remote []graph.VertexID) {
 	}
 }
 
-// claim books a row that stayed in its slot without a known use and now has one. It returns the
-// slot, or -1 if the slot is needed before that use.
+// claim books a row that stayed in its slot without a known use, for a use that is now known. It
+// returns the slot, or -1 if other rows need the slot before that use.
 func (l *Lookahead) claim(slot int32, step int) int32 {
 	l.unlink(slot)
 	if !l.bookings.book(l.bookings.base, step) {
@@ -100,7 +102,8 @@ func (l *Lookahead) reserve(n int) {
 	l.slot = regrow(l.slot, tail, l.head, need)
 }
 
-// checkUses panics if a window of this many steps has more uses than positions can distinguish.
+// checkUses panics if a window has more uses than there are positions. The argument window is its
+// number of steps, which the message names.
 func checkUses(uses, window int) {
 	if uses > positions {
 		panic(fmt.Sprintf("cache: a window of %d steps has %d uses; at most %d are supported; "+
@@ -118,7 +121,8 @@ func regrow[T mem.Number](old []T, tail, head uint32, n int) []T {
 	return ring
 }
 
-// Step serves the step that is due. It panics unless remote is the list that was fed for it.
+// Step decides about the step that is due. It panics unless remote is the list that was fed for
+// that step.
 func (l *Lookahead) Step(remote []graph.VertexID, d *Decision) {
 	step := l.bookings.base + 1
 	if step == l.bookings.end {
@@ -189,8 +193,8 @@ func (l *Lookahead) keep(first uint32, d *Decision) {
 }
 
 // fetchEarly fetches rows that the next step will miss, if that step misses more rows than this
-// one. It uses slots that no booking needs in this step. No booking from the next step on depends
-// on these slots.
+// one. It puts them into slots that are not booked in this step; later bookings do not depend on
+// these slots.
 func (l *Lookahead) fetchEarly(step int, d *Decision) {
 	if step == l.bookings.end {
 		return
@@ -214,7 +218,8 @@ func (l *Lookahead) fetchEarly(step int, d *Decision) {
 	l.hold(len(d.Early))
 }
 
-// stay gives empty slots to misses without a known use, and drops the other misses.
+// stay gives empty slots to misses without a known use. If no slot is empty, such misses are not
+// kept.
 func (l *Lookahead) stay(first uint32, d *Decision) {
 	mask := uint32(len(l.ids) - 1)
 	miss := 0

@@ -3,13 +3,15 @@ package exchange
 import "halognn/src/base/mem"
 
 // cover chooses what travels, in few bytes: the row of a source, or the sum of a group (the
-// neighbours that one destination has in one part). One of the two must cover each edge from a
-// source that is neither local nor cached. So the choice is a vertex cover of the bipartite graph
-// of sources and groups, with bytes as weights. A minimum vertex cover is a minimum cut, which
-// would take longer to compute than sampling. Instead, cover first takes vertices that are certain
-// to be in some minimum cover; if there are none, it goes by bytes per covered edge. O(edges).
+// neighbours that one destination has in one part). Each edge from a source that is neither local
+// nor cached must be covered by one of the two. So the choice is a vertex cover of the bipartite
+// graph of sources and groups, with bytes as weights. A minimum vertex cover is a minimum cut,
+// which would take longer to compute than sampling. Instead, cover first takes vertices that are
+// certain to be in some minimum cover; if there are none, it takes those with the fewest bytes per
+// covered edge. O(edges).
 //
-// Communication-optimal distributed SpMM makes the same choice once for a matrix.
+// Communication-optimal distributed SpMM (sparse matrix times dense matrix) makes the same choice,
+// but once for a whole matrix.
 type cover struct {
 	row   []int32 // [G] bytes of a row of each group's members
 	bytes []int32 // [G] bytes of each group's sum
@@ -21,8 +23,8 @@ type cover struct {
 
 	open  []int32 // [G] number of uncovered edges of each group
 	left  []int32 // [U] number of uncovered edges of each source
-	alone []int32 // [G] number of these from sources in no other group
-	state []uint8 // [U+G] state of each source, then of each group: undecided, ...
+	alone []int32 // [G] number of uncovered edges from sources that are in no other group
+	state []uint8 // [U+G] state of each source, then of each group: one of the constants below
 	queue []int32 // groups to look at again
 }
 
@@ -33,7 +35,7 @@ const (
 	waiting // only for a group: undecided, and in the queue
 )
 
-// start empties the graph, and makes room for edges and groups.
+// start empties the graph and makes room for the given numbers of edges and groups.
 func (c *cover) start(edges, groups int) {
 	c.row = mem.Grow(c.row[:0], groups)[:0]
 	c.bytes = mem.Grow(c.bytes[:0], groups)[:0]
@@ -53,7 +55,8 @@ func (c *cover) add(bytes, row int) bool {
 	return true
 }
 
-// decide takes sources and groups until all edges are covered; sources are numbered below n.
+// decide adds sources and groups to the cover until all edges are covered. The sources are numbered
+// 0 to n-1.
 func (c *cover) decide(n int) {
 	groups := len(c.bytes)
 	c.transpose(n)
@@ -89,7 +92,7 @@ func (c *cover) decide(n int) {
 	c.drop()
 }
 
-// drop removes from the cover what later decisions have made unnecessary.
+// drop removes from the cover the sources and groups that later decisions have made unnecessary.
 func (c *cover) drop() {
 	for u := range c.left {
 		needed := false
@@ -142,8 +145,9 @@ func (c *cover) push(g int32) {
 // How certain a decision must be.
 const (
 	certain = iota // some minimum cover agrees with it
-	likely         // some minimum cover would, if a sum took only the bytes of its vector
-	guess          // the first group of the queue is decided anyway
+	// some minimum cover would agree if a sum cost only the bytes of its vector, without ids
+	likely
+	guess // the first group of the queue is decided anyway
 )
 
 // settle decides the groups in the queue, and then those that become certain by these decisions.
@@ -159,8 +163,9 @@ func (c *cover) settle(how int) {
 		if c.open[g] == 0 {
 			continue
 		}
-		// Take the rows if they cost no more than the sum, because they cover more edges. Take the
-		// sum if it costs no more than the rows of those sources that are in no other group.
+		// Take the rows if they cost no more bytes than the sum, because rows also cover edges of
+		// other groups. Take the sum if it costs no more bytes than the rows of the sources that
+		// are in no other group.
 		row, sum := int64(c.row[g]), int64(c.bytes[g])
 		rows, alone := row*int64(c.open[g]), row*int64(c.alone[g])
 		switch {
@@ -177,8 +182,8 @@ func (c *cover) settle(how int) {
 	}
 }
 
-// share returns the bytes of rows that the sum of a group saves: for each source, the bytes of its
-// row divided by the number of its groups without a sum.
+// share returns how many bytes of rows the sum of a group saves. Each source of the group counts
+// the bytes of its row, divided by the number of its groups that do not travel as sums yet.
 func (c *cover) share(g int32) (bytes int64) {
 	for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
 		if c.state[u] != taken {
@@ -188,7 +193,7 @@ func (c *cover) share(g int32) (bytes int64) {
 	return bytes
 }
 
-// takeRows takes all uncovered sources of a group.
+// takeRows adds all uncovered sources of a group to the cover.
 func (c *cover) takeRows(g int32) {
 	for _, u := range c.member[c.begin[g]:c.begin[g+1]] {
 		if c.state[u] == taken {
@@ -204,7 +209,7 @@ func (c *cover) takeRows(g int32) {
 	}
 }
 
-// takeSum takes the sum of a group.
+// takeSum adds the sum of a group to the cover.
 func (c *cover) takeSum(g int32) {
 	c.state[int32(len(c.left))+g] = taken
 	c.open[g] = 0
@@ -215,7 +220,7 @@ func (c *cover) takeSum(g int32) {
 		if c.left[u]--; c.left[u] != 1 {
 			continue
 		}
-		// These groups now have a source that is in no other group.
+		// The source u is now only in one uncovered group.
 		for _, other := range c.group[c.first[u]:c.first[u+1]] {
 			if c.open[other] > 0 {
 				c.alone[other]++

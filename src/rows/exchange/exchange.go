@@ -18,30 +18,33 @@
 // looked up in the cache first, and then in the table of its part.
 //
 //	remote ids, by owning part, then in frontier order:      rank r asks           rank s is asked
-//	  counts  how many rows of each owner                    asked   [K]  ───────>  wanted   [K]
+//	  counts  how many rows it asks of each owner            asked   [K]  ───────>  wanted   [K]
 //	  ids     rows relative to the owner's first vertex      askIDs  [R]  ───────>  wantIDs  [S]
-//	  slice   the owner copies them together                                wantRows [S, rowBytes]
+//	  slice   the owner copies the rows together                            wantRows [S, rowBytes]
 //	  rows    in the order of the ids, so they land in place received [R] <───────  wantRows
 //
 // With Options.Sums the neighbours that a destination has in one part may come as their sum
-// (groups.go): ranks send three counts, of rows, sums and members of sums; ids of members follow
-// ids of rows, and sums follow rows. Edges are rewritten so that they read a sum like a row.
+// (groups.go). A rank then sends three counts: of rows, of sums and of the sums' members. In the
+// messages, the ids of members follow the ids of rows, and sums follow rows. The edges are
+// rewritten so that they read a sum like a row.
 //
 // With Options.Node the ranks of a node ask each owner for a row once: nodes.go.
 //
-// Otherwise no row is copied twice or permuted: readers follow Plan.Rows
+// Without Node, no row is copied twice or permuted: readers follow the references in Plan.Rows
 // (docs/design/05-rows-stay-where-they-lie.md). Because requests are grouped by part, the owner
 // copies each run of rows of one table with one call.
 //
-// With a dynamic cache, whose content depends on the minibatches before, Plan is split: Locate
-// finds the remote vertices; Request is told which of them are in Buffer and which further rows to
-// fetch; Keep copies rows into the cache after all rows of the minibatch have been read.
+// With a dynamic cache, whose content depends on the minibatches before, Plan is split into two
+// calls. Locate finds the remote vertices. Request is told which of them have rows in
+// Options.Buffer, and which further rows to fetch. After all rows of the minibatch have been read,
+// Keep copies fetched rows into the buffer.
 //
 // The stages of one minibatch are, in pipeline terms, Plan (local), StartAsk, SliceRows (local),
-// StartRows. Many plans may be in flight. Both collectives use one communicator, and those of
-// nodes.go the node's. All ranks must start the operations of a communicator in the same order; the
-// pipeline's issuer does so by a schedule on which all ranks agree. Nothing else may use these
-// communicators, because gradients and layer shuffles follow other schedules.
+// StartRows. Many plans may be in flight. StartAsk and StartRows use one communicator. The
+// collectives of nodes.go use the node's communicator. All ranks must start the operations of a
+// communicator in the same order; the pipeline's issuer does so by a schedule on which all ranks
+// agree. Nothing else may use these communicators, because gradients and layer shuffles follow
+// other schedules.
 //
 // All arrays lie outside the Go heap, grow with slack and are kept; in steady state a plan
 // allocates nothing. The package knows nothing of sampling, of cache policies, or of where tables
@@ -62,7 +65,7 @@ import (
 type Slicer interface {
 	// SliceRows copies rows ids[i] of table, rowBytes bytes each, to dst, in order.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
-	// SegmentRows adds rows as compute.Host does. Only Options.Sums and Late need it.
+	// SegmentRows adds up rows; see compute.Host. Only Options.Sums and Late need it.
 	SegmentRows(dst compute.Matrix, how compute.Reduction, s compute.Segments, weights []float32,
 		rows compute.Rows)
 }
@@ -70,8 +73,8 @@ type Slicer interface {
 // Cache holds copies of rows of other ranks. It must be safe for concurrent use, and a row that it
 // has returned must stay until the plan that asked for it has been used.
 type Cache interface {
-	// Row returns the row of Table that holds vertex v, or -1; for sparse rows, the row's first
-	// entry. It is called only for remote vertices.
+	// Row returns the number of the row in Table that holds vertex v, or -1. For sparse rows it
+	// returns the number of the row's first entry. It is called only for remote vertices.
 	Row(v graph.VertexID) int
 	// Table returns the cached rows, with the exchange's columns and type.
 	Table() []byte
@@ -96,27 +99,29 @@ type Options struct {
 	// until the last plan has been used.
 	Tables [][]byte
 
-	// Stored says that Tables has all parts, but is slower to read than the cache. Rows that are
-	// not cached are read from it, and counted as stored.
+	// Stored says that Tables has the rows of all parts, but is slower to read than the cache. Rows
+	// that are not cached are read from Tables, and counted as stored rows.
 	Stored bool
 
 	// Kinds are the kinds of rows: part k has rows of kind k % len(Kinds), and every rank has parts
 	// of all kinds. A SharedCache allows only one.
 	Kinds []Kind
 	Scale []float32 // [Cols] for rows of type compute.Int8: see compute.Rows.Scale
-	Ends  []int64   // [N+1] for sparse rows: see compute.Rows; not with SharedCache, Buffer, Sums
+	// [N+1] for sparse rows: see compute.Rows. Not allowed with SharedCache, Buffer or Sums
+	Ends []int64
 	// Kept [len(Kinds)] is the number of rows of each kind in the table of Cache, or in Buffer (see
-	// CutTable). It is only read if there are several kinds.
+	// CutTable). It is used only if there are several kinds.
 	Kept []int
 
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
 
-	// Sums lets owners add rows of which only the sum is read; with nil, owners add nothing. All
-	// ranks must set the same Sums.
+	// Sums lets owners send the sum of rows of which only the sum is read. If nil, owners send rows
+	// only. All ranks must set the same Sums.
 	Sums *Sums
 
-	// Node is this rank's node, whose ranks fetch as one. If nil, each rank fetches for itself.
+	// Node describes this rank's node, whose ranks fetch each row once for all of them. If nil,
+	// each rank fetches for itself.
 	Node *Node
 
 	// Window bounds the bytes under way from this rank at a time (see comm.Pacer); 0 is no limit.
@@ -156,8 +161,8 @@ func TableBytes(kinds []Kind, rows []int) (bytes int) {
 	return bytes
 }
 
-// CutTable cuts a table of TableBytes into the rows of each kind. A single kind has the whole
-// table.
+// CutTable cuts a table, whose length TableBytes returns, into one table for each kind. A single
+// kind has the whole table.
 func CutTable(table []byte, kinds []Kind, rows []int) [][]byte {
 	if len(kinds) == 1 {
 		return [][]byte{table}
@@ -173,7 +178,7 @@ func CutTable(table []byte, kinds []Kind, rows []int) [][]byte {
 func aligned(bytes int) int { return (bytes + tableAlign - 1) / tableAlign * tableAlign }
 
 // Exchange plans and fetches rows for one rank. Its methods may be called concurrently for
-// different plans, as far as the order of collectives on the communicator allows.
+// different plans if all ranks still start the collectives on the communicator in the same order.
 type Exchange struct {
 	comm     comm.Comm
 	rank     int
@@ -183,39 +188,41 @@ type Exchange struct {
 	first    graph.VertexID // first of this rank's vertices
 	rows     int            // number of rows of this rank
 	scale    []float32
-	ends     []int64 // [N+1] of sparse rows, as Options.Ends; else nil
-	offsets  []int64 // [P+1] as Options.Offsets
+	ends     []int64 // [N+1] Options.Ends for sparse rows; else nil
+	offsets  []int64 // [P+1] copy of Options.Offsets
 	kinds    []Kind
-	partKind []uint16         // [P] kind of each part's rows
-	unit     int              // unit of counts in bytes, a divisor of the bytes of every row
-	tables   [][]byte         // [P+kinds] parts, then the cache
-	base     []compute.RowRef // [P] reference of vertex 0 if it were in the part; add v for v
+	partKind []uint16 // [P] kind of each part's rows
+	// bytes of the unit in which messages are counted; it divides the bytes of every row
+	unit     int
+	tables   [][]byte         // [P+kinds] rows of each part, then cached rows of each kind
+	base     []compute.RowRef // [P] the row of vertex v of part p has the reference base[p] + v
 	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache,
 	stored   bool             // and fetched unless stored; stored as in Options
 	host     Slicer
 	cache    Cache
 	changes  bool   // whether there is an Options.Buffer
-	kept     [2]int // first and end of the cache table's rows that this rank caches
+	kept     [2]int // the rows [kept[0], kept[1]) of the cache's table are cached by this rank
 	sums     *Sums
-	perKind  int            // how many counts a message has for each kind
+	perKind  int            // number of counts in a message for each kind
 	choices  chan *choosing // memory that no plan uses at present
 	firsts   []int32        // [P] first row of the part among its owner's rows
 	ones     []int          // [K] one count for every rank
 	byRank   []int          // [K] every rank, ascending
 	node     *buying        // nil if each rank fetches for itself
-	planning bool           // made by NewPlanning, so tables have no rows
+	planning bool           // whether NewPlanning made it, so that tables have no rows
 
-	received, summed, numTables int // first table of received rows, of sums; number of tables
+	// first table of received rows, first table of sums; number of tables
+	received, summed, numTables int
 }
 
 // Parts returns the number of parts.
 func (x *Exchange) Parts() int { return len(x.base) }
 
-// Ranks returns the number of ranks, and OwnerOf the rank that owns a part.
+// Ranks returns the number of ranks. OwnerOf returns the rank that owns a part.
 func (x *Exchange) Ranks() int           { return x.ranks }
 func (x *Exchange) OwnerOf(part int) int { return part / x.perRank }
 
-// Rank returns this rank, and First its first vertex.
+// Rank returns the number of this rank. First returns the first vertex of this rank.
 func (x *Exchange) Rank() int             { return x.rank }
 func (x *Exchange) First() graph.VertexID { return x.first }
 
@@ -228,7 +235,7 @@ func New(c comm.Comm, o Options) (*Exchange, error) {
 	return open(c, o), nil
 }
 
-// open makes the exchange of options that fit each other.
+// open makes the exchange from options that check has accepted.
 func open(c comm.Comm, o Options) *Exchange {
 	parts, k, r := len(o.Offsets)-1, c.Size(), c.Rank()
 	x := &Exchange{
@@ -282,8 +289,8 @@ func open(c comm.Comm, o Options) *Exchange {
 	return x
 }
 
-// RowsOf returns the rows of a plan as rows of one kind: with its columns, its type and the type of
-// its sums. References to rows of other kinds must not be followed.
+// RowsOf returns the rows of a plan as rows of one kind: with the columns and type of this kind,
+// and the type of its sums. References to rows of other kinds must not be followed.
 func (x *Exchange) RowsOf(p *Plan, kind int) compute.Rows {
 	rows, of := p.Rows, x.kinds[kind]
 	rows.Cols, rows.Type, rows.Mixed = of.Cols, of.Type, x.mixed()
@@ -308,8 +315,8 @@ func (x *Exchange) rowBytesOf(part int) int { return x.kinds[x.partKind[part]].R
 //
 //	parts [P] | cached rows [kinds] | received | passed on | collected | sums
 //
-// With several kinds no rows are passed on, received rows have a table for each part, and sums one
-// for each owner and kind.
+// With several kinds no rows are passed on. Received rows then have a table for each part, and sums
+// have a table for each owner and kind.
 func (x *Exchange) layTables() {
 	x.received = len(x.base) + len(x.kinds)
 	x.summed = x.received + 3
@@ -326,7 +333,8 @@ func (x *Exchange) layTables() {
 // mixed reports whether rows are of several kinds.
 func (x *Exchange) mixed() bool { return len(x.kinds) > 1 }
 
-// tableOf returns the table of cached rows for a part, and landedIn the table of received rows.
+// tableOf returns the number of the table of cached rows for a part. landedIn returns the number of
+// its table of received rows.
 func (x *Exchange) tableOf(part int) int { return len(x.base) + int(x.partKind[part]) }
 func (x *Exchange) landedIn(part int) int {
 	if !x.mixed() {
@@ -335,7 +343,7 @@ func (x *Exchange) landedIn(part int) int {
 	return x.received + part
 }
 
-// sumsIn returns the table of the sums of a rank and a kind.
+// sumsIn returns the number of the table of the sums that a rank sends for a kind.
 func (x *Exchange) sumsIn(rank, kind int) int {
 	if x.mixed() {
 		return x.summed + rank*len(x.kinds) + kind
@@ -353,11 +361,12 @@ func gcd(a, b int) int {
 	return a
 }
 
-// maxParts leaves table numbers for the cache, the receive buffer, the rows that are passed on or
-// the sums in the receive buffer, and the rows that Collect takes out of the cache.
+// maxParts is the largest number of parts. A table has a number of 16 bits; the numbers beyond the
+// parts are for the cache, the receive buffer, the rows that are passed on or the sums in the
+// receive buffer, and the rows that Collect copies out of the cache.
 const maxParts = 1<<16 - 5
 
-// check reports every error of the arguments of New.
+// check returns all errors in the arguments of New, joined into one.
 func check(c comm.Comm, o Options) error {
 	var errs []error
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -396,7 +405,8 @@ func check(c comm.Comm, o Options) error {
 	return errors.Join(append(errs, checkTables(c.Rank(), (len(o.Offsets)-1)/c.Size(), o)...)...)
 }
 
-// checkParts rejects parts that cannot be divided among the ranks.
+// checkParts returns an error if the parts cannot be divided among the ranks or do not fit the
+// tables.
 func checkParts(c comm.Comm, o Options) error {
 	parts, k, most := len(o.Offsets)-1, c.Size(), maxParts
 	if len(o.Kinds) > 1 {
@@ -422,12 +432,13 @@ func checkParts(c comm.Comm, o Options) error {
 	return nil
 }
 
-// checkKept reports a cache or buffer whose length does not fit the rows of each kind in Kept.
+// checkKept returns an error if the length of the cache's table or of the buffer does not fit the
+// rows of each kind in Kept.
 func checkKept(o *Options) []error {
 	if o.Cache == nil && o.Buffer == nil {
 		return nil
 	}
-	// Sparse rows differ in length.
+	// Sparse rows differ in length, so Kept does not determine the length of the table.
 	if len(o.Kinds) == 1 && (o.Kept == nil || o.Kinds[0].Type.IsSparse()) {
 		return nil
 	}
@@ -448,8 +459,8 @@ func checkKept(o *Options) []error {
 	return nil
 }
 
-// checkTables reports offsets that do not ascend, and tables that are missing or do not fit their
-// part.
+// checkTables returns errors for offsets that do not ascend, and for tables that are missing or do
+// not fit their part.
 func checkTables(rank, perRank int, o Options) (errs []error) {
 	for p, table := range o.Tables {
 		rows := o.Offsets[p+1] - o.Offsets[p]

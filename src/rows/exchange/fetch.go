@@ -10,12 +10,12 @@ import (
 
 const countBytes = 8 // bytes of an entry of Plan.asked
 
-// IDBytes is the size of the id by which a row is requested: an entry of Plan.askIDs.
+// IDBytes is the bytes of the id by which a row is requested, an entry of Plan.askIDs.
 const IDBytes = 4
 
-// StartAsk tells every rank which of its rows and sums p requests: first counts, then the ids of
-// rows and of the members of sums. All ranks start the collectives of their plans in the same
-// order, even for a plan that requests nothing.
+// StartAsk tells every rank which of its rows and sums the plan p requests. It sends counts first,
+// then the ids of rows and of the members of sums. All ranks must start the collectives of their
+// plans in the same order, even for a plan that requests nothing.
 func (x *Exchange) StartAsk(p *Plan) comm.Request {
 	p.Collectives++
 	p.on = x
@@ -37,8 +37,9 @@ func (x *Exchange) StartAsk(p *Plan) comm.Request {
 type expected Plan
 
 // Expect makes room for the ids that others request from this rank, once their counts have arrived.
-// A frontier's vertices are distinct, so no rank can request more rows than there are: a larger
-// count is an error that names both ranks. A row may be in many sums.
+// A frontier's vertices are distinct, so no rank can request more rows than this rank has: a larger
+// count is an error that names both ranks. The number of members of sums has no such bound, because
+// a row may be in many sums.
 func (p *expected) Expect() ([]byte, []int, error) {
 	x := p.on
 	if x.node != nil {
@@ -120,7 +121,8 @@ func (x *Exchange) SliceRows(p *Plan) error {
 	return nil
 }
 
-// sliceRows copies rows that a rank wants, and overwrites their ids.
+// sliceRows copies the rows that a rank wants. It turns their ids in the argument want into row
+// numbers of parts.
 func (x *Exchange) sliceRows(to []byte, want []int32, rank int) error {
 	for len(want) > 0 && !x.planning {
 		if uint32(want[0]) >= uint32(x.rows) {
@@ -139,9 +141,10 @@ func (x *Exchange) outside(request string) error {
 		x.rank, x.rows, x.rank*x.perRank, (x.rank+1)*x.perRank-1, cure)
 }
 
-// toPart converts the leading ids that lie in one part from rows of the rank to rows of the part,
-// and returns their number. Requests come part by part, so runs are long. In another order they
-// would be shorter, but still correct.
+// toPart looks at the ids at the beginning of a list, as long as they are rows of the given part.
+// It converts them from row numbers of this rank to row numbers of the part, and returns how many
+// there are. Requests come part by part, so this number is large. In another order it would be
+// smaller, but the result still correct.
 func (x *Exchange) toPart(part int, ids []int32) int {
 	first := x.firsts[part]
 	rows := x.parts.End(part) - uint32(x.first) - uint32(first)
@@ -154,8 +157,8 @@ func (x *Exchange) toPart(part int, ids []int32) int {
 	return len(ids)
 }
 
-// StartRows sends the requested rows and sums, and receives those of p in their places. Once its
-// request is complete, all of p.Rows may be read.
+// StartRows sends the rows and sums that others request, and receives those that p requests in
+// their places. Once its request is complete, all of p.Rows may be read.
 func (x *Exchange) StartRows(p *Plan) comm.Request {
 	p.Collectives++
 	p.RowBytes = int64(len(p.sent))

@@ -7,7 +7,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Fetcher is an exchange that owns its communicator.
+// Fetcher is an exchange that owns its communicators.
 type Fetcher struct {
 	*Exchange
 	Comm comm.Comm
@@ -31,7 +31,8 @@ func Open(c comm.Comm, o Options) (f *Fetcher, err error) {
 	return f, err
 }
 
-// Fetch fetches the rows of ids outside any pipeline: p.Rows says where each lies. Collective.
+// Fetch fetches the rows of the vertices ids outside any pipeline. Afterwards p.Rows says where
+// each row lies. It is collective.
 func (f *Fetcher) Fetch(p *Plan, ids []graph.VertexID) error {
 	if err := f.Plan(p, ids); err != nil {
 		return err
@@ -39,7 +40,7 @@ func (f *Fetcher) Fetch(p *Plan, ids []graph.VertexID) error {
 	return f.finish(p)
 }
 
-// finish runs the stages that follow those of Plan or Request.
+// finish runs the stages that come after Plan or Request.
 func (f *Fetcher) finish(p *Plan) error {
 	if f.Buys() {
 		if err := f.StartWants(p).Wait(); err != nil {
@@ -66,7 +67,7 @@ func (f *Fetcher) finish(p *Plan) error {
 	return nil
 }
 
-// Close frees the communicator. No plan may be in flight.
+// Close frees the communicators. No plan may be in flight.
 func (f *Fetcher) Close() error {
 	f.Free()
 	err := f.Comm.Free()

@@ -9,32 +9,36 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Sums says how the input layer adds the rows that it reads. Then a group, which is all neighbours
-// of a destination in one part, may travel as one vector, made by their owner:
+// Sums says how the input layer adds the rows that it reads. A group is all neighbours of a
+// destination in one part. If the layer only adds their rows, a group may travel as one vector,
+// which the owner of the rows makes:
 //
 //	destination d    s1 s2 s3 │ s4 s5 │ s6        sources, by part (graph.Grouper)
 //	                 own part │ p     │ q
 //	row of s6, or                     │ x         which of the two covers an edge is chosen by
 //	sum of s4, s5             │ x     │           cover: a row may be in many groups
 //
-// A sum covers all neighbours of d in its part, also cached ones, so it has the bits that this rank
-// would get from their rows (docs/design/08-input-aggregation.md).
+// A sum covers all neighbours of d in its part, also those with cached rows. So it has the same
+// bits as the sum that this rank would compute from their rows
+// (docs/design/08-input-aggregation.md).
 type Sums struct {
 	How      compute.Reduction // for a mean, the owner sends a sum, which the asker divides
-	Own      bool              // rows of destinations are also read as they are
-	Weighted bool              // edges have weights, which are sent along
-	// Back says that a gradient goes back for each row and each sum (Late). Then all groups of a
-	// kind travel as sums, or all as rows, so that the gradient of a row is added in one place.
+	Own      bool              // whether the rows of destinations are also read as rows
+	Weighted bool              // whether edges have weights, which are then sent with the ids
+	// Back says that the reader sends a gradient back for each row and each sum (Late). Then the
+	// groups of a kind travel either all as sums or all as rows, so that the parts of a row's
+	// gradient are added in one place.
 	Back bool
 }
 
 const floatBytes = 4
 
-// costs are the bytes that travel for a row, a sum and a member of a sum, including ids and
-// weights, and the largest number of members of a sum.
+// costs are the bytes that travel for a row, for a sum and for a member of a sum, including ids and
+// weights. The field most is the largest number of members that a sum may have.
 type costs struct{ row, sum, member, most int }
 
-// MemberBytes returns the bytes of the id, and the weight, of a member of a sum.
+// MemberBytes returns the bytes by which a sum's member is requested: its id and, with Weighted,
+// its weight.
 func (s *Sums) MemberBytes() int {
 	if s.Weighted {
 		return IDBytes + floatBytes
@@ -42,7 +46,8 @@ func (s *Sums) MemberBytes() int {
 	return IDBytes
 }
 
-// typeOf returns the type of a sum of rows of type t, and the most rows that it may have.
+// typeOf returns the type of a sum of rows of type t, and the largest number of rows that may be
+// added in this type.
 func (s *Sums) typeOf(t compute.DType) (compute.DType, int) { return t.SumType(s.How, s.Weighted) }
 
 // Bytes returns the bytes of a sum of rows.
@@ -51,7 +56,7 @@ func (s *Sums) Bytes(cols int, t compute.DType) int {
 	return cols * of.Size()
 }
 
-// costs returns the bytes of a row of a kind, of a sum, and of each member of a sum.
+// costs returns the costs of the rows of a kind and of their sums.
 func (s *Sums) costs(k Kind) costs {
 	_, most := s.typeOf(k.Type)
 	return costs{row: k.RowBytes() + IDBytes, sum: s.Bytes(k.Cols, k.Type), member: s.MemberBytes(),
@@ -59,35 +64,36 @@ func (s *Sums) costs(k Kind) costs {
 }
 
 // Edges are the edges of the input layer, as graph.Grouper leaves them. Request replaces groups by
-// sums: the arrays become shorter, and Counts has the number of rows of each destination. If there
-// are several kinds of rows, all rows of a destination have the same kind.
+// sums: the arrays become shorter, and Counts then has the number of rows that were added for each
+// destination. If there are several kinds of rows, all rows of a destination have the same kind.
 type Edges struct {
 	Indptr  []int64
 	Indices []int32
 	Weights []float32 // nil if edges have no weights
 	Counts  []int32
-	// Whole are frontier positions of rows that are read as they are. They are needed unless these
-	// are the rows of the destinations, in order (Sums.Own).
+	// Whole lists the frontier positions of rows that are also read as rows. It may be left out if
+	// these are the rows of the destinations, in order (Sums.Own).
 	Whole []int32
-	Alone int // number of last segments that are one such row each, and no groups
+	// number of segments at the end that consist of one row of Whole each, and are no groups
+	Alone int
 }
 
-// Groups are the groups of a minibatch whose members this rank does not read itself, destination by
-// destination and part by part. The choice between rows and sums depends on nothing else. The zero
-// value is ready for List; the arrays are reused.
+// Groups are the groups of a minibatch whose members lie in parts that this rank cannot read,
+// destination by destination and part by part. They are the only input of the choice between rows
+// and sums. The zero value is ready for List; the arrays are reused.
 type Groups struct {
 	begin  []int32  // [G+1] the members of group g are member[begin[g]:begin[g+1]]
-	member []int32  // [E] indices into the list of remote vertices, -1 for a cached one
+	member []int32  // [E] indices into the list of remote vertices; -1 if the row is cached
 	edge   []int32  // [G] first edge of each group
 	part   []uint16 // [G] part of each group
-	alone  []uint8  // [R] 1 if the row itself is read too
+	alone  []uint8  // [R] 1 if the row is also read as a row
 	kind   []uint16 // [R] kind of the row; empty if there is one kind
 	place  []int32  // [frontier] index of each vertex in the list of remote ones, or -1
 }
 
-// List lists the groups of the remote vertices of p. After Locate these are all remote vertices,
-// after Find the remote vertices that are not cached. It may run for many plans at once. O(frontier
-// + edges).
+// List lists the groups of the remote vertices of p. After Locate it lists the groups of all remote
+// vertices, after Find those of the remote vertices that are not cached. It may run for many plans
+// at once. O(frontier + edges).
 func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 	g.place = mem.Grow(g.place[:0], len(p.Parts))
 	for i := range g.place {
@@ -111,7 +117,7 @@ func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 			g.alone[k] = 1
 		}
 	}
-	found := len(p.Parts) // sources from here on are passed on by other ranks
+	found := len(p.Parts) // other ranks pass on the sources from this index on
 	if r := &p.relayed; len(r.parts) > 0 {
 		found = r.own
 		for _, i := range r.read {
@@ -149,12 +155,12 @@ func (g *Groups) add(sources []int32, edge int64, part uint16) {
 	g.begin[groups+1], g.edge[groups], g.part[groups] = int32(len(g.member)), int32(edge), part
 }
 
-const vector = math.MaxUint8 // one vector in units of worth
+const vector = math.MaxUint8 // a whole vector in units of worth
 
-// Worth returns how many vectors caching the row of each remote vertex would save, in 255ths of a
-// vector, in the memory of dst. It is one vector if the row itself is read, otherwise the sum of
-// its shares in its groups. A group travels as one vector, which is shared by its rows that are not
-// read themselves.
+// Worth returns, for each remote vertex, how many vectors a cached row would save, in units of
+// 1/255 vector. It reuses the memory of dst. A row that is also read as a row saves one vector. Any
+// other row saves the sum of its shares in its groups: a group travels as one vector, and those of
+// its rows that are read only in sums share this vector equally.
 func (g *Groups) Worth(dst []uint8) []uint8 {
 	dst = mem.Grow(dst[:0], len(g.alone))
 	for k, alone := range g.alone {
@@ -176,7 +182,8 @@ func (g *Groups) Worth(dst []uint8) []uint8 {
 	return dst
 }
 
-// Copy makes g a copy of o from which a choice can be made, without what only List needs.
+// Copy makes g a copy of o without the array that only List needs. A choice can be made from the
+// copy.
 func (g *Groups) Copy(o *Groups) {
 	g.begin = append(mem.Grow(g.begin[:0], len(o.begin))[:0], o.begin...)
 	g.member = append(mem.Grow(g.member[:0], len(o.member))[:0], o.member...)
@@ -203,14 +210,15 @@ func (g *Groups) Free() {
 	*g = Groups{}
 }
 
-// Chooser decides which rows of minibatches travel and which sums, so that few bytes travel.
+// Chooser decides which rows and which sums of minibatches travel, so that few bytes travel.
 type Chooser struct {
 	costs  []costs                  // [kinds] costs of each kind
-	early  func(graph.VertexID) int // returns the kind of a vertex, if there are several
+	early  func(graph.VertexID) int // returns the kind of a vertex; only for several kinds
 	cover  cover
-	groups []int32 // [groups of cover] index of each among the listed groups
-	misses []int32 // misses, as indices into the list of remote vertices
-	needed []uint8 // [R] 1: only sums need the row, and it is not at hand, so cover decides
+	groups []int32 // [groups in cover] index of each group in Groups
+	// vertices whose rows are not at hand, as indices into the list of remote vertices
+	misses []int32
+	needed []uint8 // [R] 1 if only sums need the row and it is not at hand, so that cover decides
 	chosen []int32 // groups whose sums travel
 	rows   []int32 // indices of the vertices whose rows travel
 	vacant []int32 // indices of the vertices that are only in sums
@@ -218,7 +226,7 @@ type Chooser struct {
 }
 
 // NewChooser makes the chooser of an exchange with these kinds of rows. The function of returns the
-// kind of a vertex; only Counts with several kinds needs it.
+// kind of a vertex. It is needed only by Counts with several kinds.
 func NewChooser(s *Sums, kinds []Kind, of func(graph.VertexID) int) *Chooser {
 	c := &Chooser{early: of}
 	for _, k := range kinds {
@@ -227,14 +235,14 @@ func NewChooser(s *Sums, kinds []Kind, of func(graph.VertexID) int) *Chooser {
 	return c
 }
 
-// kindOf returns the costs for the kind of a group.
+// kindOf returns the costs of the kind of rows in a group.
 func (c *Chooser) kindOf(g *Groups, group int32) *costs {
 	return &c.costs[int(g.part[group])%len(c.costs)]
 }
 
-// choose chooses for the remote vertices of g. The row of vertex k is at hand if slot[k] is not
-// negative; without slots, no row is at hand. The argument kept lists vertices whose rows must come
-// as rows, numbered among the vertices whose rows are not at hand.
+// choose chooses rows and sums for the remote vertices of g. The row of vertex k is at hand if
+// slot[k] is not negative; if slot is empty, no row is at hand. The argument kept lists rows that
+// must come as rows. It gives their numbers among the rows that are not at hand.
 func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	c.misses = mem.Grow(c.misses[:0], len(g.alone))[:0]
 	c.needed = mem.Grow(c.needed[:0], len(g.alone))
@@ -246,7 +254,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 		}
 	}
 	for _, n := range kept {
-		if int(n) < len(c.misses) { // the others are early rows
+		if int(n) < len(c.misses) { // larger numbers are early rows
 			c.needed[c.misses[n]] = 0
 		}
 	}
@@ -261,7 +269,8 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 		}
 		is := c.kindOf(g, int32(i))
 		bytes := is.sum + len(members)*is.member
-		if len(members) > is.most { // then rows cost less than several sums
+		// then rows cost less than the several sums that would be needed
+		if len(members) > is.most {
 			bytes = math.MaxInt32
 		}
 		if c.cover.add(bytes, is.row) {
@@ -278,7 +287,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	c.rows = mem.Grow(c.rows[:0], len(c.misses))[:0]
 	c.vacant = mem.Grow(c.vacant[:0], len(c.misses))[:0]
 	for _, k := range c.misses {
-		// A row without edges to cover is read as it is.
+		// A row without edges to cover is needed as a row.
 		if c.cover.isRow(int(k)) || c.cover.first[k] == c.cover.first[k+1] {
 			c.rows = append(c.rows, k)
 		} else {
@@ -287,8 +296,8 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	}
 }
 
-// AddRows adds to rows[k] the number of rows of kind k that travel by the choice of the last
-// Counts, which had the same g and w.
+// AddRows adds to rows[k] the number of rows of kind k that travel by the last choice. The last
+// call of Counts, with the same g and w, made this choice.
 func (c *Chooser) AddRows(g *Groups, w Wants, rows []float64) {
 	if len(c.costs) == 1 {
 		rows[0] += float64(len(c.rows) + len(w.Early))
@@ -318,8 +327,8 @@ func (c *Chooser) Free() {
 	*c = Chooser{costs: c.costs, early: c.early}
 }
 
-// Counts returns the counters that the plan of a minibatch would have after Request with w. The
-// argument g has the groups of w.Edges.
+// Counts returns the counters that the plan of a minibatch would have after Request with the
+// argument w. The argument g holds the groups of w.Edges.
 func (c *Chooser) Counts(g *Groups, w Wants) trace.Counters {
 	c.choose(g, w.Slot, w.Kept)
 	early, sums := int64(len(w.Early)), int64(len(c.chosen))

@@ -6,16 +6,16 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// check returns an error unless a plan's requests, as group has listed them, fit: numbers add up to
-// the ids, every id is a row of its owner, and every row has a landing place of its own. See package
-// invariant.
+// check returns an error unless the requests that the method group has listed fit together: the
+// numbers of ids add up, every id is a row of its owner, and every row has a landing place of its
+// own. See package invariant.
 func (x *Exchange) check(p *Plan) error {
 	numbers, rows := 0, 0
 	for r := range x.ranks {
 		numbers, rows = numbers+p.askNumbers[r], rows+p.askRows[r]
 	}
 	room := len(p.received)
-	if x.KeepsBought() { // Buy makes it later
+	if x.KeepsBought() { // Buy makes the receive buffer later
 		room = p.bought.room
 	}
 	if numbers != len(p.askIDs) || rows*x.unit != room {
@@ -42,7 +42,7 @@ func (x *Exchange) check(p *Plan) error {
 		}
 	}
 	if x.sums != nil {
-		return nil // members of sums, which are no rows, are among the ids
+		return nil // the ids then include members of sums, to which the next check does not apply
 	}
 	next := 0
 	for _, r := range x.owners() {

@@ -6,19 +6,21 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// Learned rows all have the same size, and change with training. If a step that is still under way
-// changes a row, this row is sent late, after that step. All others are sent early. So each row
-// travels once. For each row its reader sends something back to the owner, such as a gradient. The
-// same holds for sums (latesums.go): they are as long as a row, and late if one of their rows is.
+// Learned rows all have the same size, and training changes them. If a step that is still under way
+// changes a row, the owner sends this row late, after that step. It sends all other rows early. So
+// each row travels once. For each row its reader sends bytes back to the owner, such as a gradient.
+// The same holds for sums (latesums.go): a sum is as long as a row, and is late if one of its rows
+// is late.
 //
 //	           owner                                                reader
-//	early      a bit for each row, and rows with bit 0 ────────> in received, then in their places
+//	early      a bit for each row, and rows with bit 0 ────────> in received; Spread moves them
 //	late       rows with bit 1 ────────────────────────────────> in received, in their places
 //	StartBack  bytes returned for the row <─────────────────────── from received
 
-// StartBack is the reverse of StartRows on x. Where a row of p has landed, the reader writes the
-// bytes that it returns for the row, as many as a row has. StartBack sends them to the owner of the
-// row. Once the request is complete, Returned has what came back for this rank's rows.
+// StartBack sends in the reverse direction of StartRows. In the place where a row of p has landed,
+// the reader writes the bytes that it returns for the row, exactly as many bytes as the row has.
+// StartBack sends them to the owner of the row. Once the request is complete, Returned has the
+// bytes that came back for this rank's rows.
 func (x *Exchange) StartBack(p *Plan) comm.Request {
 	p.Collectives++
 	return x.comm.StartAlltoallv(p.received, p.sent, p.askRows, p.wantRows, x.unit)
@@ -32,12 +34,12 @@ func (p *Plan) Vectors() (sent, got int64) {
 	return sent, got
 }
 
-// ServedIDBytes returns the bytes of the ids that others have sent to this rank.
+// ServedIDBytes returns the bytes of the ids by which other ranks have requested rows of this rank.
 func (p *Plan) ServedIDBytes() int64 { return int64(len(p.wantIDs)) * IDBytes }
 
-// Slot returns where p receives the row of the i-th vertex, or the sum that replaces this row, as
-// an index into all that p receives. It returns -1 if the rank has the row. It may be called after
-// Request.
+// Slot returns the index, among all rows and sums that p receives, of the row of the i-th vertex,
+// or of the sum that replaces this row. It returns -1 if the row need not be received. It may be
+// called after Request.
 func (x *Exchange) Slot(p *Plan, i int) int {
 	ref := p.Rows.Of[i]
 	table := ref.Table() - x.received
@@ -54,7 +56,8 @@ func (x *Exchange) Slot(p *Plan, i int) int {
 // reader writes there travels back.
 func (p *Plan) Received() compute.Matrix { return p.numbers(p.received) }
 
-// Returned returns what StartBack has brought, one row for each row and sum that others ask for.
+// Returned returns the bytes that StartBack has received, as a matrix with one row for each row and
+// sum that others ask for.
 func (p *Plan) Returned() compute.Matrix { return p.numbers(p.sent) }
 
 func (p *Plan) numbers(of []byte) compute.Matrix {
@@ -63,26 +66,33 @@ func (p *Plan) numbers(of []byte) compute.Matrix {
 }
 
 // Late says which rows of a plan are sent late. The zero value is ready for Begin. Its lists are
-// made while minibatches are prepared, so that a step only makes rows and sums.
+// made while minibatches are prepared, so that a training step only has to copy rows and compute
+// sums.
 type Late struct {
-	own         []int32    // rows and members of sums that ranks ask for, from this rank's first on
-	first       []int      // [K+1] index of each rank's first row, or sum, among all rows and sums
-	rows        []int      // [K] number of rows that each rank asks for; its sums follow these
-	all         serving    // rows, as sums of one member, and sums; members in the order of own
-	some        [2]serving // the early rows and sums, and the late ones
-	serve, read halves     // requests of others to this rank, and its requests to them
+	// Rows and members of sums that ranks ask for, as row numbers of this rank.
+	own []int32
+	// [K+1] index, among all rows and sums asked for, of the first that each rank asks for.
+	first []int
+	// [K] number of rows that each rank asks for; the sums that it asks for follow them.
+	rows []int
+	// All rows, as sums of one member each, and all sums; their members are in the order of own.
+	all  serving
+	some [2]serving // [0]: the early rows and sums; [1]: the late ones
+	// The field serve holds what others ask of this rank, read what this rank asks of others.
+	serve, read halves
 
 	on     *Plan
-	landed []int32 // places of late rows to be received
+	landed []int32 // places of the late rows that this rank receives
 	late   []byte  // the late rows received
 }
 
-// halves are the early and the late rows that ranks ask each other for. The place of a row is its
-// index among the rows that one rank asks another for; sums come after rows.
+// halves divide the rows and sums that ranks ask each other for into early and late ones. The place
+// of a row or sum is its index among those that one rank asks another for. Rows come before sums.
 type halves struct {
-	bits        []byte // a bit for each place: 1 if the row is late; each rank begins a new byte
-	bytes       []int  // [K] number of bytes of bits
-	early, late []int  // [K] number of early, and of late rows
+	// A bit for each place, 1 if the row is late; the bits of each rank begin at a new byte.
+	bits        []byte
+	bytes       []int // [K] number of bytes of bits
+	early, late []int // [K] number of early rows, and number of late rows, of each rank
 }
 
 // begin makes room for the given number of rows of each rank, and marks none as late.
@@ -100,7 +110,7 @@ func (h *halves) begin(rows []int) {
 	clear(h.bits)
 }
 
-// ofRank returns the bits of the rows of a rank.
+// ofRank returns the bits of the rows asked for between this rank and the given one.
 func (h *halves) ofRank(rank int) []byte {
 	at := 0
 	for _, n := range h.bytes[:rank] {
@@ -111,8 +121,8 @@ func (h *halves) ofRank(rank int) []byte {
 
 func isLate(bits []byte, place int) bool { return bits[place/8]>>(place%8)&1 != 0 }
 
-// Begin takes over the rows that others ask for, once the request of StartAsk is complete. No row
-// is late yet.
+// Begin lists the rows and sums that others ask for in plan p, all as early. Call it once the
+// request of StartAsk is complete.
 func (l *Late) Begin(p *Plan) error {
 	l.on = p
 	l.serve.begin(p.wantRows)
@@ -120,8 +130,8 @@ func (l *Late) Begin(p *Plan) error {
 	return l.list()
 }
 
-// Asked returns, by place, the rows that a rank asks for as rows, counted from this rank's first
-// vertex.
+// Asked returns the rows that a rank asks for as rows, in the order of places, as row numbers of
+// this rank.
 func (l *Late) Asked(rank int) []int32 {
 	first := l.all.ptr[l.first[rank]]
 	return l.own[first : first+int64(l.rows[rank])]
@@ -132,10 +142,12 @@ func (l *Late) Reads(rank int) int {
 	return int(l.all.ptr[l.first[rank+1]] - l.all.ptr[l.first[rank]])
 }
 
-// First returns the index of a rank's first row, or sum, among all that others ask for.
+// First returns the index, among all rows and sums that others ask for, of the first that a rank
+// asks for.
 func (l *Late) First(rank int) int { return l.first[rank] }
 
-// Put marks the row, or sum, at a place of a rank as late. Cut must follow.
+// Put marks as late the row or sum that a rank asks for at a place. Cut must be called after the
+// last Put.
 func (l *Late) Put(rank, place int) {
 	bits := l.serve.ofRank(rank)
 	if isLate(bits, place) {
@@ -163,7 +175,7 @@ func (l *Late) Cut() {
 	}
 }
 
-// half returns the early or the late rows and sums.
+// half returns the late rows and sums, or the early ones.
 func (l *Late) half(late bool) *serving {
 	if late {
 		return &l.some[1]
@@ -171,11 +183,11 @@ func (l *Late) half(late bool) *serving {
 	return &l.some[0]
 }
 
-// Vectors returns how many rows and sums are early, or late.
+// Vectors returns how many rows and sums are late, or how many are early.
 func (l *Late) Vectors(late bool) int { return len(l.half(late).ptr) - 1 }
 
-// Make makes the early or late rows and sums lo to hi-1, so that they can be sent. Several
-// goroutines may make different ones.
+// Make copies rows and computes sums so that they can be sent: numbers lo to hi-1 of the late ones,
+// or of the early ones. Several goroutines may call it at a time, each for its own numbers.
 func (l *Late) Make(x *Exchange, late bool, lo, hi int) {
 	if lo == hi || x.planning {
 		return
@@ -196,7 +208,7 @@ func (l *Late) StartEarly(x *Exchange) comm.Request {
 		comm.Then{Send: l.on.sent, SendRows: l.serve.early, RowBytes: x.unit, Expect: l})
 }
 
-// Expect implements comm.Expecter.
+// Expect implements comm.Expecter: once the bits have arrived, it makes room for the early rows.
 func (l *Late) Expect() (recv []byte, rows []int, err error) {
 	for r, n := range l.on.askRows {
 		bits := l.read.ofRank(r)
@@ -233,8 +245,8 @@ func (l *Late) Spread(x *Exchange) {
 	}
 }
 
-// StartLate sends the late rows. Once its request is complete, Land moves the received rows to
-// their places.
+// StartLate sends the late rows and sums. Once its request is complete, Land moves those received
+// to their places.
 func (l *Late) StartLate(x *Exchange) comm.Request {
 	l.on.Collectives++
 	l.late = mem.Grow(l.late[:0], len(l.landed)*x.unit)
@@ -244,8 +256,8 @@ func (l *Late) StartLate(x *Exchange) comm.Request {
 // Landed returns how many late rows and sums are received.
 func (l *Late) Landed() int { return len(l.landed) }
 
-// Land moves the received late rows lo to hi-1 to their places. Several goroutines may move
-// different rows.
+// Land moves the received late rows number lo to hi-1 to their places. Several goroutines may call
+// it at a time, each for its own rows.
 func (l *Late) Land(x *Exchange, lo, hi int) {
 	size := x.unit
 	for k, to := range l.landed[lo:hi] {
@@ -261,7 +273,8 @@ func (l *Late) Rows() (sent, got int) {
 	return sent, got
 }
 
-// Bits returns the bytes of the bits that say which rows are late: sent, and received.
+// Bits returns how many bytes this rank sends, and how many it receives, for the bits that say
+// which rows are late.
 func (l *Late) Bits() (sent, got int) { return len(l.serve.bits), len(l.read.bits) }
 
 // Bytes returns the memory.

@@ -8,18 +8,21 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Sums of learned rows, for which gradients come back (Sums.Back). The gradient of a sum is also
-// the gradient of each of its rows, which the owner knows from the request:
+// This file has the sums of learned rows, for which readers send gradients back (Sums.Back). The
+// gradient of a sum is also the gradient of each of its rows. The owner knows from the request
+// which rows these are:
 //
 //	reader                                   owner
-//	ids of rows, members of sums ──────────> which are late
+//	ids of rows, members of sums ──────────> a bit for each: late or not
 //	rows, sums                   <────────── early and late
-//	a gradient for each          ──────────> for a row: of its sums in their order, its own last
+//	a gradient for each          ──────────> a row adds those of its sums, in order, then its own
 //
-// The gradient of a row is added in that order even if no sums travel. So for each kind, either
-// owners add all groups, and rows travel only if they are read themselves, or owners add none.
+// The gradients of a row must be added in that order even if no sums travel. So for each kind,
+// owners send either all groups as sums, and rows only if they are also read as rows, or no sums at
+// all.
 
-// list lists the rows and sums that others ask for, rank by rank, and sums kind by kind.
+// list lists the rows and sums that others ask for, rank by rank. The rows of a rank come first,
+// then its sums, kind by kind.
 func (l *Late) list() error {
 	p, x := l.on, l.on.on
 	if len(l.rows) != x.ranks {
@@ -74,7 +77,7 @@ func (x *Exchange) listRows(s *serving, r int, ids []int32) error {
 	return nil
 }
 
-// AskedMembers returns how many members the sums have that p requests from a rank.
+// AskedMembers returns the total number of members of the sums that p requests from a rank.
 func (x *Exchange) AskedMembers(p *Plan, rank int) (n int) {
 	for kind := range x.kinds {
 		if x.sums != nil {
@@ -84,8 +87,8 @@ func (x *Exchange) AskedMembers(p *Plan, rank int) (n int) {
 	return n
 }
 
-// AskBytes returns the bytes by which p requests rows and sums, and by which owners answer which of
-// them are late.
+// AskBytes returns the bytes that travel to request the rows and sums of p, and the bytes of the
+// owners' bits that say which of them are late.
 func (p *Plan) AskBytes() (bytes int64) {
 	for r, numbers := range p.askNumbers {
 		bytes += int64(numbers*IDBytes + (p.askRows[r]+7)/8)
@@ -96,8 +99,8 @@ func (p *Plan) AskBytes() (bytes int64) {
 // Sums returns how many sums a rank asks for.
 func (l *Late) Sums(rank int) int { return l.first[rank+1] - l.first[rank] - l.rows[rank] }
 
-// Members yields the members of the sums that a rank asks for, counted from this rank's first
-// vertex, each with the place of its sum, in the order of places.
+// Members yields each member of the sums that a rank asks for, in the order of places: the place of
+// its sum and its row number of this rank.
 func (l *Late) Members(rank int) iter.Seq2[int, int32] {
 	return func(yield func(int, int32) bool) {
 		for k := l.first[rank] + l.rows[rank]; k < l.first[rank+1]; k++ {
@@ -110,7 +113,8 @@ func (l *Late) Members(rank int) iter.Seq2[int, int32] {
 	}
 }
 
-// chooseKinds chooses for each kind whether all groups travel as sums, by comparing the bytes.
+// chooseKinds chooses for each kind whether all its groups travel as sums or as rows, whichever
+// takes fewer bytes.
 func (c *Chooser) chooseKinds(g *Groups) {
 	kinds := len(c.costs)
 	if len(c.kinds) != 2*kinds {

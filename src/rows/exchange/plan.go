@@ -14,47 +14,48 @@ import (
 // The zero value is ready for Exchange.Plan; it is reused from minibatch to minibatch, and Free
 // frees its arrays.
 type Plan struct {
-	// Rows.Of[i] is the row of the i-th vertex. Own, peer and cached rows may be read after
-	// Exchange.Plan, remote ones when the request of StartRows is complete.
+	// Rows.Of[i] refers to the row of the i-th vertex. Own, peer and cached rows may be read after
+	// Exchange.Plan, remote rows once the request of StartRows is complete.
 	Rows compute.Rows
 
-	// Parts holds the part of each vertex of the frontier. Rows are added part by part, wherever
-	// they are read from.
+	// Parts holds the part of each vertex of the frontier. Sums add rows part by part, wherever the
+	// rows are read from.
 	Parts []uint16
 
-	// Counters of this plan; complete after StartRows.
+	// Counters counts the rows and bytes of this plan. They are complete after StartRows.
 	trace.Counters
 
 	// RemoteIDs lists the remote vertices of the frontier, cached or not; set by Locate.
 	RemoteIDs []graph.VertexID
-	// Worth is how many vectors caching the row of each remote vertex would save (Groups.Worth);
-	// set by Value, nil before.
+	// Worth is how many vectors the cached row of each remote vertex would save (Groups.Worth).
+	// Value sets it; before, it is nil.
 	Worth []uint8
 
-	on      *Exchange        // the exchange that it asks
+	on      *Exchange        // the exchange that made the plan
 	missing []int32          // frontier positions of vertices whose rows are not at hand
-	rows    []int32          // the part of missing whose rows are fetched; all, unless sums are
-	early   []compute.RowRef // where early rows land, which the frontier does not read
+	rows    []int32          // entries of missing whose rows are fetched; the rest comes in sums
+	early   []compute.RowRef // where early rows land; the frontier does not read them
 	part    []int            // [P] number of vertices of each part, later the next index in askIDs
 
-	// Requests, owner after owner: ids of rows, by part and then in frontier order; ids of members
-	// of sums, the first member of each sum inverted; their weights, as bits. Answers: rows, then
-	// sums.
+	// A request to an owner has the ids of rows, by part and then in frontier order. Then come the
+	// ids of members of sums, where the id of each sum's first member is inverted (^id), and the
+	// bits of the members' weights. An answer has rows, then sums.
 	asked    []int64 // [K*counts] sent: rows, sums and members requested from each owner
 	wanted   []int64 // [K*counts] received: what each rank requests from this one
 	askIDs   []int32 // sent: rows of the owners
 	wantIDs  []int32 // received: rows of this rank that others request
 	sent     []byte  // rows and sums that others request
 	received []byte  // rows and sums that this plan requests
-	// [K] number of words of each rank in askIDs and wantIDs, and of its rows in received and sent;
-	// a sum counts as one or two rows.
+	// [K] number of words of each rank in askIDs and in wantIDs, and number of units of each rank
+	// in received and in sent.
 	askNumbers, wantNumbers, askRows, wantRows []int
 
 	counts []int32 // [D] Edges.Counts
-	// With several kinds: the range in received of each table from Exchange.received on, in units.
+	// With several kinds, each table from Exchange.received on is a range of the array received.
+	// These are the ranges, in units.
 	spans [][2]int
-	// [P] reference of the received row of askIDs[0], as if it were in the part: add the index in
-	// askIDs (wraps).
+	// [P] The row of part p that is requested by askIDs[i] is received at the reference landing[p]
+	// + i. The sum may wrap around.
 	landing  []compute.RowRef
 	starts   []int64   // for sparse rows: the entry at which each row of askIDs is received
 	choosing *choosing // memory for the choice, during Request
@@ -63,9 +64,10 @@ type Plan struct {
 	bought  purchase // see Node
 }
 
-// Plan looks up every vertex of a frontier and fills p.Rows; remote rows point to where they will
-// land. ids are distinct. Its cost is one pass over ids and one over the remote ones, O(len(ids) +
-// P + K). A vertex that the graph does not have is graph.ErrVertexRange.
+// Plan looks up every vertex of a frontier and fills p.Rows; remote vertices refer to where their
+// rows will land. The vertices ids must be distinct. It makes one pass over all ids and one over
+// the remote ones, O(len(ids) + P + K). If a vertex is not in the graph, the error wraps
+// graph.ErrVertexRange.
 func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
 	if err := x.place(p, ids); err != nil {
 		return err
@@ -77,8 +79,8 @@ func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
 // Find is the first half of Plan: it looks up every vertex. Request must follow.
 func (x *Exchange) Find(p *Plan, ids []graph.VertexID) error { return x.place(p, ids) }
 
-// Locate is Find for a cache that changes. It also lists the remote vertices of a frontier in
-// p.RemoteIDs, in frontier order. It may run for many plans at once.
+// Locate is Find for a dynamic cache, which changes from step to step. It also lists the remote
+// vertices of a frontier in p.RemoteIDs, in frontier order. It may run for many plans at once.
 func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 	if err := x.place(p, ids); err != nil {
 		return err
@@ -90,8 +92,8 @@ func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 	return nil
 }
 
-// hold points p.Rows to Options.Buffer where slot, which is Wants.Slot, says that the row is there.
-// It removes these vertices from p.missing.
+// hold handles the vertices whose rows are in Options.Buffer, as the argument slot (Wants.Slot)
+// says. It sets their references in p.Rows to the buffer, and removes the vertices from p.missing.
 func (x *Exchange) hold(p *Plan, slot []int32) {
 	if len(slot) == 0 {
 		return
@@ -111,8 +113,9 @@ func (x *Exchange) hold(p *Plan, slot []int32) {
 	p.missing = p.missing[:left]
 }
 
-// Landed returns where the n-th fetched row was received: misses in frontier order, then early
-// rows. The miss must have come as a row, not in a sum.
+// Landed returns where the n-th fetched row was received. Fetched rows are numbered from 0: first
+// the misses in frontier order, then the early rows. The miss must have come as a row, not in a
+// sum.
 func (p *Plan) Landed(n int) compute.RowRef {
 	if n < len(p.missing) {
 		if len(p.relayed.found) > 0 {
@@ -125,20 +128,21 @@ func (p *Plan) Landed(n int) compute.RowRef {
 
 // Keep copies the n-th fetched row to a slot in Options.Buffer, counted among the slots of the
 // row's kind. Call it once the request of StartRows is complete and the plan has read all its rows
-// of the buffer: after PassOn, if buyers keep rows.
+// of the buffer: If buyers keep rows (Node.Keeps), call it only after PassOn.
 func (x *Exchange) Keep(p *Plan, n, slot int) {
 	if x.KeepsBought() {
 		x.keepBought(p, n, slot)
 		return
 	}
 	from := p.Landed(n)
-	part := from.Table() - x.received // tells the kind of the row
+	// Received rows of several kinds have a table for each part, which tells the kind.
+	part := from.Table() - x.received
 	size := x.rowBytesOf(part)
 	copy(x.tables[x.tableOf(part)][slot*size:(slot+1)*size],
 		p.Rows.Tables[from.Table()][from.Row()*size:])
 }
 
-// place looks up every vertex: own, peer, cached and missing ones.
+// place looks up every vertex, and sorts out which rows are own, peer, cached or missing.
 func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	x.size(p, len(ids))
 	remote, err := x.locate(p, ids)
@@ -191,8 +195,8 @@ func (x *Exchange) ask(p *Plan, early []graph.VertexID) {
 	}
 }
 
-// Lend swaps the plan's send and receive buffers, and the arrays that Buy makes, with those of b,
-// so that plans that wait long for Request or Buy hold none of these.
+// Lend swaps the plan's send and receive buffers, and the arrays that Buy makes, with those of b.
+// So plans that wait long for Request or Buy need no such memory of their own.
 func (p *Plan) Lend(b *Buffers) {
 	p.sent, b.Sent = b.Sent, p.sent
 	p.received, b.Received = b.Received, p.received
@@ -257,12 +261,13 @@ func (x *Exchange) size(p *Plan, n int) {
 	p.Rows.Wide, r.found, r.sums, r.parts = 0, r.found[:0], r.sums[:0], r.parts[:0]
 }
 
-// locate sets every vertex's reference as if all parts could be read here, counts the vertices of
-// each part, and lists the positions of remote ones; it returns their number. Local and remote
-// vertices alternate unpredictably, so the list is written without a branch.
+// locate sets every vertex's reference as if this rank could read the rows of all parts. It also
+// counts the vertices of each part, and lists the frontier positions of remote vertices. It returns
+// the number of remote vertices. Local and remote vertices alternate unpredictably, so the list is
+// written without a branch.
 func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 	clear(p.part)
-	// Locals need no reload after a store.
+	// Go need not load these slices again after each store, because they are local variables.
 	of, missing, count := p.Rows.Of[:len(ids)], p.missing, p.part
 	parts := p.Parts[:len(ids)]
 	index, base, remote := x.parts, x.base, x.remote
@@ -282,8 +287,8 @@ func (x *Exchange) locate(p *Plan, ids []graph.VertexID) (int, error) {
 	return m, nil
 }
 
-// lookUp points the remote vertices that are cached to their cached rows, and returns the number of
-// misses. Nothing else in this package uses the cache.
+// lookUp sets the references of cached remote vertices to their rows in the cache, and returns the
+// number of misses. Only this method uses the cache.
 func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 	left, own := 0, 0
 	for _, i := range p.missing[:remote] {
@@ -305,10 +310,10 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 	return left
 }
 
-// group sorts the remote vertices by owning part with one counting pass, in frontier order within a
-// part, and points each to its row of the receive buffer. Early rows, whose parts are in p.early,
-// follow in order; afterwards p.early holds where they land. The sums requested from an owner
-// follow its rows.
+// group sorts the remote vertices by owning part in one counting pass, in frontier order within a
+// part, and sets the reference of each to its row in the receive buffer. The early rows of a part
+// come after its other rows. Before the call p.early holds their parts, afterwards it holds where
+// they land. The sums requested from an owner come after its rows.
 func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	next, landing, parts := 0, 0, len(x.base) // landing counts units
 	p.landing = mem.Grow(p.landing[:0], parts)
@@ -333,7 +338,8 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 		}
 		p.askNumbers[r], p.askRows[r] = next-begin, landing-landed
 	}
-	if x.sums != nil && x.node != nil { // the node's buyers do not handle sums
+	// Buyers do not handle sums, so each rank asks the owners itself.
+	if x.sums != nil && x.node != nil {
 		for r := range x.ranks {
 			begin, landed := next, landing
 			next, landing = x.placeSums(p, r, next, landing)
@@ -342,7 +348,7 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 		}
 	}
 	p.askIDs = mem.Grow(p.askIDs[:0], next)
-	if p.bought.room = landing * x.unit; !x.KeepsBought() { // else Buy makes room
+	if p.bought.room = landing * x.unit; !x.KeepsBought() { // otherwise Buy makes the buffer
 		p.received = mem.Grow(p.received[:0], p.bought.room)
 		p.cutReceived(x)
 	}
@@ -351,7 +357,7 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 		part := of[i].Table()
 		at := position[part]
 		position[part]++
-		ask[at] = int32(of[i].Row()) + firsts[part] // relative to the owner's first vertex
+		ask[at] = int32(of[i].Row()) + firsts[part] // row number of the owner
 		of[i] = p.landing[part] + compute.RowRef(at)
 	}
 	if x.node != nil {
@@ -369,8 +375,8 @@ func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	}
 }
 
-// cutReceived gives the rows of every part, and the sums of every owner and kind, their own table
-// in the receive buffer, if there are several kinds.
+// If there are several kinds, cutReceived cuts the receive buffer into tables: one for the rows of
+// each part, and one for the sums of each owner and kind.
 func (p *Plan) cutReceived(x *Exchange) {
 	if !x.mixed() {
 		p.Rows.Tables[x.received] = p.received

@@ -5,10 +5,10 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// NewPlanning makes the exchange of one of the given number of ranks, for a prediction. It plans
-// and makes room for messages, but reads and sends nothing. It assumes that other ranks ask this
-// rank for as much as it asks them for. Offsets, kinds and s are as in Options. The function local
-// says which parts' rows the rank reads in memory.
+// NewPlanning makes an exchange for a prediction: that of one rank in a run with the given number
+// of ranks. It plans and makes room for messages, but reads and sends nothing. It assumes that
+// other ranks ask this rank for as many rows as it asks them for. The arguments offsets, kinds and
+// s are as in Options. The function local says of which parts the rank can read the rows in memory.
 func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part int) bool,
 	s *Sums) (*Exchange, error) {
 	o := Options{Offsets: offsets, Kinds: kinds, Tables: make([][]byte, len(offsets)-1),
@@ -27,9 +27,10 @@ func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part
 	return x, nil
 }
 
-// PlanNodes lets a planning exchange fetch as one with its node; the arguments are Node.Of and
-// Node.Keeps. It assumes that no two ranks of the node want the same row, which is the most
-// expensive case, and that others want as many rows from this buyer as it buys for itself.
+// PlanNodes makes a planning exchange predict the messages of a rank whose node fetches each row
+// once (see Node). The arguments are Node.Of and Node.Keeps. It assumes that no two ranks of the
+// node want the same row, which is the most expensive case, and that each other rank of the node
+// wants as many rows from this buyer as it buys for itself.
 func (x *Exchange) PlanNodes(of []int, keeps bool) {
 	n := &Node{Of: of, Keeps: keeps}
 	place, ranks := n.places(x.rank)
@@ -37,10 +38,10 @@ func (x *Exchange) PlanNodes(of []int, keeps bool) {
 	x.node = newBuying(n, x.rank, x.sums != nil)
 }
 
-// echo is the communicator of a rank that predicts alone. It assumes that this rank receives as
-// much as it sends, and is asked for as much as it asks for.
+// echo is the communicator of an exchange that predicts, without other ranks. It assumes that this
+// rank receives as many bytes as it sends.
 type echo struct {
-	comm.Comm   // nil: predictions call no other method
+	comm.Comm   // nil, because predictions call only the methods below
 	rank, ranks int
 }
 
@@ -66,8 +67,8 @@ func (e echo) StartAlltoallThen(send, recv []byte, _, _ []int, _ int, then comm.
 	return answered{err}
 }
 
-// echoedWants lets the other ranks of the node want as many rows of each owner as p buys for
-// itself, and different ones as long as there are enough.
+// echoedWants sets what the other ranks of the node want: of each owner as many rows as p buys for
+// itself, and different rows as long as the owner has enough.
 func (x *Exchange) echoedWants(p *Plan) error {
 	b, w := x.node, &p.bought
 	mine := w.counts[b.first[b.self]:b.first[b.self+1]]
@@ -103,10 +104,11 @@ type answered struct{ err error }
 
 func (a answered) Wait() error { return a.err }
 
-// echoed lets others ask this rank for what p asks them for, but for no more rows than this rank
-// has. Ids of other ranks' rows become ids of some row of this rank.
+// echoed sets what other ranks ask this rank for: as much as p asks each of them for, but no more
+// rows than this rank has. It replaces the ids, which are rows of other ranks, by rows of this
+// rank.
 func (x *Exchange) echoed(p *Plan) error {
-	if x.node != nil { // its messages leave out some ranks
+	if x.node != nil { // the messages of a node's rank leave out some ranks
 		copy(p.wanted, p.asked)
 	}
 	for r := range x.ranks {
@@ -115,7 +117,7 @@ func (x *Exchange) echoed(p *Plan) error {
 			wanted := x.countsOf(p.wanted, r, kind)
 			wanted[0] = min(wanted[0], left)
 			left -= wanted[0]
-			if x.rows == 0 && len(wanted) > 1 { // no rows, and so no sums
+			if x.rows == 0 && len(wanted) > 1 { // without rows there are no sums
 				wanted[1], wanted[2] = 0, 0
 			}
 		}

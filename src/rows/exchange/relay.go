@@ -9,11 +9,12 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// The ranks of a group divide the rows that any of them reads, so that no row is fetched twice for
-// the group: each rank plans the rows of its share, whichever rank reads them, and passes them on.
+// The ranks of a group divide among them all rows that any of them reads, so that no row is fetched
+// twice for the group. Each rank plans and fetches the rows of its share, and passes them on to the
+// ranks of the group that read them.
 //
 //	ids planned       [ own 0 .. n | read only by others ]
-//	Relay             Of = [ own 0 .. n | passed on by others ]     the latter in Tables[P+2]
+//	Relay             Of = [ own 0 .. n | passed on by others ]     rows passed on: Tables[P+2]
 //	Plan ... StartRows
 //	Collect           rows of the share that others read, by rank   ──┐ group
 //	StartRelay        rows that others pass on, in Tables[P+2]  <─────┘
@@ -22,23 +23,27 @@ import (
 // destination that are in this rank's share, but rows that others read must come as rows. All
 // neighbours of a sum are in one part, and so in the share of one rank.
 //
-// Options.Buffer changes as soon as Keep has run, but two ranks read a row that is passed on, at
-// different times. So Collect copies all rows that a minibatch reads in the buffer, also those that
-// this rank reads, which then lie in Tables[P+3].
+// Keep overwrites rows in Options.Buffer, while another rank may still have to read a row that is
+// passed on from there. So Collect copies all rows that a minibatch reads from the buffer, also
+// those that only this rank reads. The copies lie in Tables[P+3].
 
-// relayed is what a plan passes on to other ranks, and what they pass on to it.
+// relayed holds the rows that a plan passes on to other ranks of the group, and those that they
+// pass on to it.
 type relayed struct {
 	found []compute.RowRef // [planned] where the planned rows lie; empty without Relay
-	sums  []compute.RowRef // sums that edges read, behind own rows and rows passed on
-	own   int              // number of planned rows that the rank itself reads
-	parts []uint16         // [own + passed on] set by Share: the part of each row; else empty
-	read  []int32          // set by Share: which of the planned rows others read, as indices
-	sent  []byte           // [W, rowBytes] rows that others read, then own rows of the buffer
-	got   []byte           // [R, rowBytes] rows that other ranks pass on
+	// Sums that edges read; their positions come after those of own rows and rows passed on.
+	sums  []compute.RowRef
+	own   int      // number of planned rows that the rank itself reads
+	parts []uint16 // [own + passed on] set by Share: the part of each row; else empty
+	read  []int32  // set by Share: indices of the planned rows that others read
+	// [W, rowBytes] rows that others read, then the rank's own rows of the buffer.
+	sent []byte
+	got  []byte // [R, rowBytes] rows that other ranks pass on
 }
 
-// Share announces to the next Request the arguments of Relay (own and ids) and Collect (at). It
-// returns the part of each own vertex and then of each of ids, valid until the next call.
+// Share tells the next Request the later arguments own and ids of Relay, and at of Collect. It
+// returns the part of each of the rank's own vertices and then of each vertex of ids. The result is
+// valid until the next call.
 func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []uint16 {
 	r := &p.relayed
 	r.own, r.read = own, at
@@ -53,9 +58,10 @@ func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []u
 	return r.parts
 }
 
-// Relay turns p, after Plan or Request, into a plan for two lists of vertices. These are the first
-// vertices of p, whose number is own, and then ids, whose rows other ranks of the group pass on. If
-// a vertex of ids is not in the graph, the error wraps graph.ErrVertexRange.
+// Relay turns p, after Plan or Request, into a plan for the vertices that the rank itself reads.
+// These are the first vertices of p (the argument own is their number) and then the vertices ids,
+// whose rows other ranks of the group pass on. If a vertex of ids is not in the graph, the error
+// wraps graph.ErrVertexRange.
 func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
 	r := &p.relayed
 	r.own = own
@@ -117,14 +123,15 @@ func (x *Exchange) copyRow(p *Plan, k int, from compute.RowRef) {
 	if x.planning {
 		return
 	}
-	size := x.kinds[0].RowBytes() // all rows have one kind
+	size := x.kinds[0].RowBytes() // if rows are passed on, all have one kind
 	copy(p.relayed.sent[k*size:(k+1)*size], p.Rows.Tables[from.Table()][from.Row()*size:])
 }
 
 // StartRelay sends wanted[r] of the collected rows to each rank r of the group, and receives
-// count[r] rows from it. Rows are in rank order. Those for a rank are in the order of at, those
-// from a rank in the order of ids. Once its request is complete, all of p.Rows may be read. All
-// ranks of the group start the same plans in the same order.
+// count[r] rows from it. Rows are sent and received in rank order. The rows for one rank are in the
+// order of Collect's argument at, the rows from one rank in the order of Relay's argument ids. Once
+// its request is complete, all of p.Rows may be read. All ranks of the group start the same plans
+// in the same order.
 func (x *Exchange) StartRelay(group comm.Comm, p *Plan, wanted, count []int) comm.Request {
 	rows := 0
 	for _, n := range wanted {

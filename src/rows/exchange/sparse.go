@@ -9,9 +9,10 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Sparse rows differ in length, but every rank knows the length of each (Options.Ends). So they are
-// planned like other rows, and then laid out: the reference to a row becomes a reference to its
-// first entry. Asker and owner compute the same numbers of entries, so no message carries them.
+// Sparse rows differ in length, but every rank knows the length of each (Options.Ends). They are
+// first planned like other rows. Then layEntries replaces the reference to each row by a reference
+// to its first entry. The rank that asks and the owner both know the numbers of entries, so no
+// message carries them.
 
 // measure sets the number of entries of each vertex's row.
 func (x *Exchange) measure(p *Plan, ids []graph.VertexID) {
@@ -21,8 +22,8 @@ func (x *Exchange) measure(p *Plan, ids []graph.VertexID) {
 	}
 }
 
-// layEntries lays out the rows of a plan, except cached ones, whose references are to entries
-// already.
+// layEntries makes the references in a plan refer to the first entry of each row. References to
+// cached rows do so already.
 func (x *Exchange) layEntries(p *Plan) {
 	p.starts = mem.Grow(p.starts[:0], len(p.askIDs))
 	place, end := 0, 0

@@ -14,10 +14,11 @@ import (
 // Wants are what a plan requests besides the misses of its frontier. The zero value requests the
 // rows of all misses, and nothing else.
 type Wants struct {
-	// Slot [remote vertices], after Locate: the row of Options.Buffer with the vertex's row, or
-	// negative for a miss. If it is empty, all are misses.
+	// Slot [remote vertices] is used after Locate. It has, for each remote vertex, the slot of
+	// Options.Buffer that holds the vertex's row, or a negative number for a miss. If Slot is
+	// empty, all remote vertices are misses.
 	Slot []int32
-	// Early are further rows to fetch.
+	// Early are vertices outside the frontier whose rows are also fetched.
 	Early []graph.VertexID
 	// Kept lists fetched rows that Keep will copy into the cache, numbered as by Landed. They must
 	// come as rows, not in sums.
@@ -27,8 +28,9 @@ type Wants struct {
 	Edges *Edges
 }
 
-// Request requests the rows of a frontier that Locate, or Find, has not found at hand. It may run
-// for many plans at once; the caller keeps the order of decisions.
+// Request lists the requests for the rows of a frontier that Locate or Find has not found at hand.
+// It may run for many plans at once. The caller must see to it that a cache decides about
+// minibatches in order.
 func (x *Exchange) Request(p *Plan, ids []graph.VertexID, w Wants) {
 	x.hold(p, w.Slot)
 	if x.sums == nil || w.Edges == nil || len(p.missing) == 0 {
@@ -53,11 +55,12 @@ func (x *Exchange) Request(p *Plan, ids []graph.VertexID, w Wants) {
 	x.giveBack(c)
 }
 
-// Adds reports whether owners add rows.
+// Adds reports whether owners may send sums of rows (Options.Sums).
 func (x *Exchange) Adds() bool { return x.sums != nil }
 
-// Value sets p.Worth, the vectors that caching each row would save, for caches that use it. Without
-// sums it does nothing. Call it after Locate; several plans may be valued at once.
+// Value sets p.Worth: how many vectors each row would save if it were cached. Some dynamic caches
+// use it. Without Options.Sums it does nothing. Call it after Locate. It may run for several plans
+// at once.
 func (x *Exchange) Value(p *Plan, e *Edges) {
 	if x.sums == nil || e == nil {
 		return
@@ -90,7 +93,8 @@ func (x *Exchange) giveBack(c *choosing) {
 type choosing struct {
 	Chooser
 	list Groups
-	// [K*kinds*2] where the next sum of an owner and kind goes in askIDs and in its table.
+	// [K*kinds*2] for each owner and kind: the index in askIDs at which the members of its next sum
+	// go, and the row of its table at which this sum is received.
 	next []int
 }
 
@@ -119,7 +123,7 @@ func (x *Exchange) Free() {
 	x.node.free()
 }
 
-// serving are the groups whose sums other ranks want.
+// serving are the sums that other ranks want, as segments of rows to add.
 type serving struct {
 	of      []compute.RowRef
 	ptr     []int64
@@ -142,22 +146,22 @@ func (s *serving) free() {
 	mem.Free(s.sums)
 }
 
-// counts returns how many numbers a rank sends before ids: for each kind the number of rows and,
-// with sums, the numbers of sums and of their members.
+// counts returns how many counts a rank sends before ids. For each kind there is the number of rows
+// and, with Options.Sums, also the number of sums and the number of their members.
 func (x *Exchange) counts() int { return len(x.kinds) * x.perKind }
 
 func (x *Exchange) countsOf(counts []int64, rank, kind int) []int64 {
 	return counts[rank*x.counts()+kind*x.perKind:][:x.perKind]
 }
 
-// sumRows returns how many rows of a kind are as long as a sum.
+// sumRows returns the length of a sum of rows of a kind, divided by the length of a row.
 func (x *Exchange) sumRows(kind int) int {
 	of, _ := x.sums.typeOf(x.kinds[kind].Type)
 	return of.Size() / x.kinds[kind].Type.Size()
 }
 
-// divide applies the choice to the plan: it lists which misses travel, as positions in the
-// frontier.
+// divide applies the choice between rows and sums to the plan: it lists the frontier positions of
+// the misses that travel as rows.
 func (x *Exchange) divide(p *Plan) {
 	c := p.choosing
 	clear(p.part)
@@ -173,7 +177,8 @@ func (x *Exchange) divide(p *Plan) {
 	p.Summed, p.Sums = int64(len(c.vacant)), int64(len(c.chosen))
 }
 
-// owner returns the rank that adds a group, and size the number of its members.
+// owner returns the rank that owns a group's rows and makes its sum. size returns the number of a
+// group's members.
 func (x *Exchange) owner(g *Groups, group int32) int { return int(g.part[group]) / x.perRank }
 
 func (g *Groups) size(group int32) int { return int(g.begin[group+1] - g.begin[group]) }
@@ -181,14 +186,14 @@ func (g *Groups) size(group int32) int { return int(g.begin[group+1] - g.begin[g
 // kindOf returns the kind of a group's rows.
 func (x *Exchange) kindOf(g *Groups, group int32) int { return int(x.partKind[g.part[group]]) }
 
-// nextOf returns where the next sum of the group's owner and kind goes.
+// nextOf returns the entries of choosing.next for the group's owner and kind.
 func (x *Exchange) nextOf(c *choosing, group int32) []int {
 	return c.next[2*(x.owner(&c.list, group)*len(x.kinds)+x.kindOf(&c.list, group)):][:2]
 }
 
-// placeSums counts the sums requested from rank r and places them, kind by kind: their members in
-// askIDs from index next on, the sums in the receive buffer from landing on. It returns the indices
-// after them.
+// placeSums counts the sums requested from rank r and gives them places, kind by kind. Their
+// members go into askIDs from index next on, and the sums into the receive buffer from unit landing
+// on. It returns the index and the unit after the last sum.
 func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 	c := p.choosing
 	for kind := range x.kinds {
@@ -216,7 +221,7 @@ func (x *Exchange) placeSums(p *Plan, r, next, landing int) (int, int) {
 		landing += int(asked[1]) * x.sumRows(kind) * (of.RowBytes() / x.unit)
 		at := c.next[2*(r*len(x.kinds)+kind):]
 		at[0], at[1] = next, begin
-		if x.mixed() { // indices count from the first sum of its table
+		if x.mixed() { // with several kinds, indices count from the first sum of the table
 			at[1] = 0
 			p.spans[x.sumsIn(r, kind)-x.received] = [2]int{begin, landing}
 		}
@@ -253,17 +258,18 @@ func (x *Exchange) askSums(p *Plan, ids []graph.VertexID, e *Edges) {
 	}
 }
 
-// standIn replaces edges by the sums that stand for them. Sums are referred to like vertices: at
-// the positions of vertices that are only in sums, and behind the frontier if there are more sums.
+// standIn replaces the edges of groups that travel as sums by edges to the sums. An edge refers to
+// a sum by a frontier position, as it does to a vertex. Sums take the positions of vertices that
+// are only in sums, and positions after the frontier if there are more sums than such vertices.
 func (x *Exchange) standIn(p *Plan, e *Edges) {
 	c := p.choosing
 	if x.mixed() {
-		p.Rows.Wide = x.summed // RowsOf decides for which kinds
+		p.Rows.Wide = x.summed // RowsOf decides which kinds have wide sums
 	} else if of, _ := x.sums.typeOf(x.kinds[0].Type); of != x.kinds[0].Type {
 		p.Rows.Tables[x.summed], p.Rows.Wide, p.Rows.WideType = p.received, x.summed, of
 	}
 	frontier, beyond := len(p.Rows.Of), &p.Rows.Of
-	// Relay puts these sums behind the rows that are passed on.
+	// Relay will put these sums after the rows that are passed on.
 	if r := &p.relayed; len(r.parts) > 0 {
 		frontier, beyond = len(r.parts), &r.sums
 	}
@@ -287,13 +293,14 @@ func (x *Exchange) standIn(p *Plan, e *Edges) {
 		set(j, compute.MakeRowRef(x.sumsIn(x.owner(&c.list, group), kind), next[1]))
 		next[1] += x.sumRows(kind)
 	}
-	for j := len(c.chosen); j < len(c.vacant); j++ { // nothing reads these
+	for j := len(c.chosen); j < len(c.vacant); j++ { // no edge reads these positions
 		set(j, p.Rows.Of[c.vacant[0]])
 	}
 	p.shorten(e, place)
 }
 
-// shorten rewrites the edges: the j-th sum becomes one edge from place(j), with weight 1.
+// shorten rewrites the edges: the edges of the j-th sum become one edge from position place(j),
+// with weight 1.
 func (p *Plan) shorten(e *Edges, place func(j int) int32) {
 	c, g := p.choosing, &p.choosing.list
 	p.counts = mem.Grow(p.counts[:0], len(e.Indptr)-1)
@@ -330,8 +337,8 @@ func (p *Plan) shorten(e *Edges, place func(j int) int32) {
 	}
 }
 
-// addSums computes the sums that rank r wants into dst. ids are their members, which follow the ids
-// of rows in wantIDs.
+// addSums computes the sums that rank r wants, and writes them to dst. The argument ids has the
+// sums' members, which come after the ids of rows in wantIDs.
 func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 	for kind, of := range x.kinds {
 		wanted := x.countsOf(p.wanted, r, kind)
@@ -348,7 +355,8 @@ func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 	return nil
 }
 
-// addKind is addSums for one kind; ids begins with the members of its sums.
+// addKind is addSums for the sums of one kind. The argument ids begins with the members of these
+// sums.
 func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error {
 	wanted, is := x.countsOf(p.wanted, r, kind), x.kinds[kind]
 	sums, members := int(wanted[1]), int(wanted[2])
@@ -395,12 +403,13 @@ func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error 
 	return nil
 }
 
-// listSums appends the sums of a kind that rank r wants. ids are their members.
+// listSums appends to s the sums of a kind that rank r wants. The argument ids has their members.
 func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) error {
 	at, before := len(s.of), len(s.ptr)-1
 	s.of, s.indices = mem.Grow(s.of, at+len(ids)), mem.Grow(s.indices, at+len(ids))
 	s.ptr = mem.Grow(s.ptr, before+sums+1)
-	// Ids are rows of other ranks; this rank's own rows stand for them, divided evenly.
+	// In a prediction, the ids were made from requests to other ranks, so the sums' members are
+	// divided evenly among them.
 	if x.planning {
 		for k, id := range ids {
 			v := uint32(x.first) + uint32(id)
@@ -412,7 +421,7 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 		}
 		return nil
 	}
-	groups, of := 0, 0 // number of sums so far, and the part of the last one
+	groups, of := 0, 0 // number of sums so far, and the part of the last sum
 	for k, id := range ids {
 		first := id < 0
 		if first {
@@ -445,8 +454,9 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 	return nil
 }
 
-// asFloats returns memory as float32 numbers. float16 rows of odd width may put it at an odd
-// multiple of 2 bytes; the supported processors read and write unaligned numbers just the same.
+// asFloats returns memory as float32 numbers. After float16 rows with an odd number of columns, the
+// memory may begin at an odd multiple of 2 bytes. The supported processors read and write such
+// unaligned numbers too.
 func asFloats(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/floatBytes)
 }

@@ -10,13 +10,14 @@ import (
 )
 
 // If rows are of several kinds (access.Kinds), the capacity of a cache is in bytes. A static policy
-// keeps its best rows that fit. With a dynamic policy each kind has its own policy and slots. The
-// number of its slots is the number of its rows among the likeliest rows that fit.
+// keeps its best rows that fit. With a dynamic policy each kind has its own cache, with its own
+// slots. To find their number, the likeliest rows that fit into the capacity are chosen; a kind
+// gets one slot for each of its rows among these.
 
-// Share is the part of a cache that one kind of rows has.
+// Share is the part of a cache that belongs to one kind of rows.
 type Share struct {
 	Kind, Rows int
-	Reader     *access.Workload // reader of the rows of this kind only
+	Reader     *access.Workload // the workload restricted to rows of this kind
 }
 
 // Shares divides a capacity among the kinds of rows. p [N] is the probability that a minibatch
@@ -78,7 +79,8 @@ func (p *Policy) Start(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	return cache.NewByKind(kinds.Of, policies), held, nil
 }
 
-// byKind splits, by kind, the vertices that the minibatches of Ahead read: [kind][minibatch].
+// byKind returns the vertices that the minibatches of Setup.Ahead read, separated by kind:
+// [kind][minibatch].
 func byKind(s *Setup, kinds *access.Kinds) [][][]graph.VertexID {
 	ahead := make([][][]graph.VertexID, len(kinds.Bytes))
 	if s.Window == 0 || s.Ahead == nil {
@@ -111,8 +113,8 @@ func (p *Policy) Widest(s *Setup, reads []float32) (most int, err error) {
 	return most, err
 }
 
-// Fetched returns the bytes of the rows that a decision fetches; if all rows have one size, their
-// number. These are the units of a capacity.
+// Fetched returns the bytes of the rows that a decision fetches or, if all rows have one size, the
+// number of these rows. A cache's capacity has the same unit.
 func Fetched(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) (takes int64) {
 	if kinds == nil {
 		return d.Counters().Remote

@@ -8,12 +8,13 @@ import (
 // Lookahead is the name of the policy that samples minibatches ahead of time.
 const Lookahead = "lookahead"
 
-// lookahead is Belady's choice with bypass over a window of known minibatches.
+// lookahead makes Belady's choice over a window of known minibatches: of the rows, it keeps those
+// that are read again soonest. It may also fetch a row without keeping it (bypass).
 var lookahead = &Policy{
 	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead, and rows read again soonest " +
 		"stay, or with `exchange.sums: on` those that save most sums ([fewest " +
 		"transfers](results/default-policy.md))",
-	Needs: true, // a graph, to sample its first window and to plan it
+	Needs: true, // it analyses the graph to plan the window, and samples the first window
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		n := s.Graph.NumVertices()
 		start, err := cache.Start(n, s.Capacity, s.Ahead)

@@ -13,7 +13,7 @@ import (
 // about a minibatch when it knows later ones. Players of one reader share it.
 type History struct {
 	remote [][]graph.VertexID // a ring; minibatch i is at i modulo its length
-	worth  [][]uint8          // [as remote] worth that Add got for these; may be nil
+	worth  [][]uint8          // worth of each remote vertex, as given to Add; may be nil
 	n      int                // number of minibatches so far
 }
 
@@ -46,12 +46,13 @@ func (h *History) Free() {
 	}
 }
 
-// Player drives a policy over the minibatches of a reader as training does: it opens the policy
-// when the first window is known, feeds it later minibatches, and lets it decide in order.
+// Player drives a policy over the minibatches of a reader as training does. It opens the policy
+// when the minibatches of the first window are known, then feeds it later minibatches, and lets it
+// decide about the minibatches in order.
 type Player struct {
 	policy *Policy
 	setup  Setup
-	cache  cache.Policy // nil until it may be opened
+	cache  cache.Policy // nil until the policy is open
 	fed    int          // number of minibatches fed so far
 	next   int          // number of the next minibatch to decide about
 	held   int          // number of rows held before the first step
@@ -59,18 +60,19 @@ type Player struct {
 	d      cache.Decision
 }
 
-// NewPlayer makes the player of a policy; Setup.Ahead is set by the player.
+// NewPlayer makes the player of a policy. The player sets Setup.Ahead itself.
 func NewPlayer(p *Policy, s Setup) *Player { return &Player{policy: p, setup: s} }
 
 // Name returns the name of the policy.
 func (p *Player) Name() string { return p.policy.Name }
 
-// Window returns how many minibatches must be known before one is decided.
+// Window returns how many minibatches after the current one must be known before the policy decides
+// about it.
 func (p *Player) Window() int { return p.setup.Window }
 
-// Advance decides about all minibatches for which the history is long enough, and calls the
-// function each with the minibatch's number and the decision, which the next call overwrites. The
-// argument last says that no minibatch follows.
+// Advance lets the policy decide about all minibatches for which the history is long enough. For
+// each it calls the function each with the minibatch's number and the decision, which is
+// overwritten after the call. The argument last says that no minibatch follows.
 func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cache.Decision)) error {
 	if p.cache == nil {
 		if h.n <= p.setup.Window && !last {
@@ -103,11 +105,11 @@ func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cach
 	return nil
 }
 
-// Took returns the time that the policy took to be fed and to decide.
+// Took returns the time that the calls of Feed and Step of the policy have taken.
 func (p *Player) Took() time.Duration { return p.took }
 
-// Filled returns how many rows the policy held before the first step; for a policy with hindsight,
-// as far as it is known so far.
+// Filled returns how many rows the policy held before the first step. A policy with hindsight
+// learns this step by step, so the number still grows.
 func (p *Player) Filled() int {
 	if f, learns := p.cache.(interface{ Filled() int }); learns {
 		return f.Filled()

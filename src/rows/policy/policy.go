@@ -23,36 +23,39 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Policy describes a cache policy. A static policy has Rank, a dynamic one Open, and none has
-// neither.
+// Policy describes a cache policy. A static policy has the function Rank, a dynamic policy Open,
+// and the policy "none" neither.
 type Policy struct {
 	Name string // name in cache.policy, --policies, tables and plots
 	Doc  string // which rows it keeps, as a clause of docs/config.md
 
-	// Rank scores every vertex, [N] outside the Go heap. The vertices with the highest scores are
-	// kept, but never one with score 0.
+	// Rank returns a score for every vertex: [N], outside the Go heap. The vertices with the
+	// highest scores are kept, but never one with score 0.
 	Rank func(m *access.Graph, r *access.Workload) ([]float32, error)
 
 	// Open makes the policy for a reader of rows of one size. It also returns the rows that the
 	// policy holds before the first step: entry i in slot i, outside the Go heap.
 	Open func(s *Setup) (cache.Policy, []graph.VertexID, error)
 
-	// Window plans how many minibatches a dynamic policy knows in advance; nil for none. p [N] is
-	// the probability that a minibatch reads each vertex. All rows have the same size.
+	// Window plans how many minibatches a dynamic policy knows in advance. If nil, the policy knows
+	// none. The argument p [N] is the probability that a minibatch reads each vertex. All rows must
+	// have the same size.
 	Window func(s *Setup, p []float32) (int, error)
 
-	// Predict returns the number of rows that a minibatch is expected to transfer; nil if there is
-	// no formula. A static policy needs none, as its transfers follow from the rows it keeps.
+	// Predict returns the number of rows that a minibatch is expected to transfer. It is nil if
+	// there is no formula for this. A static policy needs none, as its transfers follow from the
+	// rows it keeps.
 	Predict func(reuse *cache.Reuse, capacity, window, minibatches int) float64
 
-	// Bytes returns the memory of index, scores and window, without the rows.
+	// Bytes returns the memory of the policy's index, scores and window, without the rows.
 	Bytes func(s Size) int64
-	// Scratch returns the temporary memory of Rank, or of the first fill, for n vertices. A sampler
-	// and its minibatch take sampler bytes.
+	// Scratch returns the temporary memory of Rank, or of computing the first fill, for n vertices.
+	// The argument sampler is the bytes of a sampler and its minibatch.
 	Scratch func(n, sampler int64, o *Settings) int64
 
-	// Variants returns the settings for which cache.policy auto counts rows over the given number
-	// of minibatches. If nil, the policy is not among auto's candidates.
+	// Variants returns the settings of this policy that cache.policy auto compares by counting
+	// transferred rows over the given number of minibatches. If nil, the policy is not among auto's
+	// candidates.
 	Variants func(minibatches int) []Variant
 
 	// Reads lists those keys of the config's section cache that this policy reads but not every
@@ -65,27 +68,29 @@ type Policy struct {
 	// Foresees says that the policy samples minibatches of the run itself before they train.
 	Foresees bool
 
-	// Fanouts says that the policy is computed from fanouts, and refused for kinds of sampling
-	// without fanouts.
+	// Fanouts says that the policy is computed from fanouts. It is therefore refused for kinds of
+	// sampling without fanouts.
 	Fanouts bool
 
-	// Scores says that Open takes Setup.Scores, those of the static policy Settings.Initial.
+	// Scores says that Open uses Setup.Scores, the scores of the static policy Settings.Initial.
 	Scores bool
 
-	// Needs says that Open analyses the graph. Static policies always need it, to rank vertices.
+	// Needs says that Open analyses the graph, so Setup.Graph must be set. Static policies always
+	// need it, to rank vertices.
 	Needs bool
 
 	// Hindsight says that the policy knows all accesses before the first step. It can only be
 	// simulated.
 	Hindsight bool
-	// Rounds says that fetched rows that were not missed are replacements of an eviction round.
+	// Rounds says that the policy exchanges rows in eviction rounds. Rows that it fetches without a
+	// miss then count as replacements.
 	Rounds bool
 }
 
 // Static reports whether the policy keeps a fixed set of rows.
 func (p *Policy) Static() bool { return p.Open == nil }
 
-// None reports whether the policy keeps no rows.
+// None reports whether this is the policy "none", which keeps no rows.
 func (p *Policy) None() bool { return p.Open == nil && p.Rank == nil }
 
 // Variant is a policy with settings to try.
@@ -97,19 +102,21 @@ type Variant struct {
 // Setup holds the arguments of Open.
 type Setup struct {
 	Graph    *access.Graph // nil if no rank sees the whole graph
-	Passing  bool          // Graph and Workload do not outlive Open
+	Passing  bool          // Graph and Workload are freed after Open
 	Workload *access.Workload
 	Settings *Settings
 	Capacity int // number of rows, or of bytes if Workload.Kinds says that rows differ in size
 	Vertices int // number of vertices, if Graph is nil
 
-	// Scores [N] rank the rows of the first fill; nil lets Open rank them for Workload.
+	// Scores [N] are the scores by which rows are chosen for the first fill. If nil, Open computes
+	// them for Workload.
 	Scores []float32
 
-	Sums bool // owners add rows of which only the sum is read, so rows differ in worth
+	Sums bool // owners may send sums instead of rows, so rows differ in worth
 
-	// Window and Ahead are for policies that know minibatches in advance: the number of known
-	// minibatches, and the remote vertices of the first Window+1 minibatches, in frontier order.
+	// Window and Ahead are for policies that know minibatches in advance. Window is the number of
+	// known minibatches. Ahead yields the remote vertices of the first Window+1 minibatches, in
+	// frontier order.
 	Window int
 	Ahead  iter.Seq[[]graph.VertexID]
 }
@@ -122,21 +129,23 @@ func (s *Setup) vertices() int {
 	return s.Graph.NumVertices()
 }
 
-// Size has the numbers from which the memory of a policy follows.
+// Size has the numbers that determine the memory of a policy.
 type Size struct {
 	Vertices int64
 	Rows     int64   // capacity in rows
 	Window   int64   // number of minibatches known in advance
 	Uses     float64 // number of remote vertices in a minibatch
 	Steps    int64   // number of minibatches of the run
-	Degrees  bool    // a copy of the degrees is kept, as the graph is not symmetric or not kept
-	Sums     bool    // as in Setup
+	// The policy keeps a copy of the degrees, because the graph is not symmetric or is freed.
+	Degrees bool
+	Sums    bool // as in Setup
 }
 
 // table lists the policies in the order of tables and plots.
 var table []*Policy
 
-func init() { // not in table's declaration, because prefetch looks up its first fill in the table
+// Not where the table is declared: prefetch itself reads the table, to find its first fill.
+func init() {
 	table = []*Policy{
 		none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve, prefetch, lookahead,
 		optimum,
@@ -153,7 +162,7 @@ func Register(p *Policy) (remove func()) {
 	return func() { table = slices.DeleteFunc(table, func(q *Policy) bool { return p == q }) }
 }
 
-// Find returns the policy of a name, or nil.
+// Find returns the policy with the given name, or nil.
 func Find(name string) *Policy {
 	for _, p := range table {
 		if p.Name == name {
@@ -175,14 +184,14 @@ func Names(keep func(p *Policy) bool) []string {
 	return names
 }
 
-// Auto is the word for a policy that the run chooses; it is not in the table.
+// Auto is the value of cache.policy with which the run chooses the policy. It is not in the table.
 const Auto = "auto"
 
-// Trainable selects the policies that a run can use.
+// Trainable reports whether a run can use the policy, as opposed to a simulation only.
 func Trainable(p *Policy) bool { return !p.Hindsight }
 
-// Hold returns the rows that a static policy keeps, ascending, outside the Go heap; nil if it keeps
-// nothing.
+// Hold returns the vertices whose rows a static policy keeps, in ascending order, outside the Go
+// heap. It returns nil if the policy keeps none.
 func (p *Policy) Hold(m *access.Graph, r *access.Workload, capacity int) ([]graph.VertexID, error) {
 	if p.Rank == nil {
 		return nil, nil
@@ -197,7 +206,7 @@ func (p *Policy) Hold(m *access.Graph, r *access.Workload, capacity int) ([]grap
 
 // RankTogether scores every vertex for readers that share their caches: the sum of the readers'
 // scores, and 0 for vertices that are local to them. If the readers are those of a node, in rank
-// order, the sum has the same bits as the one that the ranks compute together in training.
+// order, the result has the same bits as the sum that the ranks compute together in training.
 func (p *Policy) RankTogether(m *access.Graph, readers []*access.Workload) ([]float32, error) {
 	return access.SumScores(len(readers), func(i int) ([]float32, error) {
 		score, err := p.Rank(m, readers[i])
@@ -225,8 +234,9 @@ func (p *Policy) Decide(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	return c, held, err
 }
 
-// WindowOf returns the window of a policy for a run with the given number of minibatches: the
-// configured one or the planned one, at most the whole run.
+// WindowOf returns how many minibatches a policy knows in advance, in a run with the given number
+// of minibatches. This is the configured window or, if none is configured, the planned one, but at
+// most the whole run.
 func (p *Policy) WindowOf(s *Setup, inclusion []float32, minibatches int) (int, error) {
 	if p.Window == nil {
 		return 0, nil
@@ -238,9 +248,9 @@ func (p *Policy) WindowOf(s *Setup, inclusion []float32, minibatches int) (int, 
 	return min(w, minibatches), err
 }
 
-// Expected returns the number of rows that a minibatch of the reader is expected to transfer; NaN
-// if there is no formula. The argument held has the rows of a static policy, and inclusion the
-// probability that a minibatch reads each vertex.
+// Expected returns the number of rows that a minibatch of the reader is expected to transfer; It
+// returns NaN if there is no formula. The argument held lists the rows that a static policy keeps.
+// The argument inclusion has the probability that a minibatch reads each vertex.
 func (p *Policy) Expected(m *access.Graph, inclusion []float32, r *access.Workload,
 	held []graph.VertexID, capacity, window, minibatches int,
 ) (float64, error) {

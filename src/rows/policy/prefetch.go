@@ -10,10 +10,11 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Prefetch is the name of MassiveGNN's buffer.
+// Prefetch is the name of the policy that is MassiveGNN's prefetch buffer.
 const Prefetch = "prefetch"
 
-// prefetch is MassiveGNN's buffer (algorithms 1 and 2, section 3).
+// prefetch is the prefetch buffer of MassiveGNN (Sarkar et al., CLUSTER 2024, algorithms 1 and 2,
+// section 3).
 var prefetch = &Policy{
 	Name: Prefetch, Doc: "dynamic; MassiveGNN's buffer: at intervals the rows missed most " +
 		"replace unused ones",
@@ -21,7 +22,7 @@ var prefetch = &Policy{
 	Open: openPrefetch,
 	Bytes: func(s Size) int64 {
 		bytes := 4*s.Vertices + 24*s.Rows
-		if s.Degrees { // degrees break ties
+		if s.Degrees { // degrees break ties between scores
 			bytes += 4 * s.Vertices
 		}
 		return bytes
@@ -37,8 +38,8 @@ var prefetch = &Policy{
 // Initial lists the static policies that can fill a prefetch buffer.
 func Initial() []string { return []string{Degree, VIP, Inclusion} }
 
-// openPrefetch makes a buffer that starts with the best candidates that minibatches can reach;
-// others are never read.
+// openPrefetch makes a buffer that starts with the best of the candidates that minibatches can
+// reach. It leaves out the other candidates, because they are never read.
 func openPrefetch(s *Setup) (cache.Policy, []graph.VertexID, error) {
 	m, o := s.Graph, s.Settings
 	score, err := s.firstScores()
@@ -77,7 +78,8 @@ func (s *Setup) firstScores() ([]float32, error) {
 	return score, nil
 }
 
-// interval returns the number of minibatches between eviction rounds, 0 for no rounds.
+// interval returns the number of minibatches between eviction rounds. It returns 0 if there are no
+// rounds.
 func (o *Settings) interval() int {
 	if !o.Evict {
 		return 0
@@ -121,8 +123,8 @@ func (d *withDegrees) Free() {
 	mem.Free(d.degrees)
 }
 
-// prefetchVariants are the intervals to try. They allow two rounds in the counted half, because a
-// buffer that never evicts is a static cache.
+// prefetchVariants returns the intervals between rounds that auto tries. Each allows two rounds in
+// the half of the minibatches that is counted, because a buffer without rounds is a static cache.
 func prefetchVariants(minibatches int) []Variant {
 	var all []Variant
 	for _, delta := range []int{8, 16, 32} {

@@ -12,31 +12,35 @@ import (
 // its comment gives the meaning of 0.
 type Settings struct {
 	Policy string // name of the policy in the table
-	// Capacity as a fraction of an average rank's vertices, if HaloFraction is 0; 0: no cache.
+	// If HaloFraction is 0, Alpha is the capacity as a fraction of an average rank's vertices. If
+	// both are 0, there is no cache.
 	Alpha        float64
-	HaloFraction float64 // capacity as a fraction of the rank's 1-hop halo; 0: by Alpha
-	HaloHops     int     // hops for degree, paths and prefetch; 0 means one for each layer
-	Placement    string  // PlacementOwn, PlacementGroup or PlacementParts
-	// For PlacementGroup: see Place, in [0, 1]; 0 spreads rows as widely as possible.
-	// MeasuredPeerCost lets the run measure it.
+	HaloFraction float64 // capacity as a fraction of the rank's 1-hop halo; if 0, Alpha sets it
+	// Number of hops for degree, paths and prefetch; 0 means one for each layer.
+	HaloHops  int
+	Placement string // PlacementOwn, PlacementGroup or PlacementParts
+	// For PlacementGroup, the cost of reading a row from the cache of a rank of this node, as a
+	// fraction of the cost of fetching it, in [0, 1]. With 0, rows are spread as widely as
+	// possible. With MeasuredPeerCost, the run measures the cost.
 	PeerCost float64
 	Source   string // SourceOwners or SourceFiles; "" is SourceOwners
 
-	Window  int     // lookahead: number of minibatches known in advance; 0: planned
+	Window  int     // lookahead: number of minibatches known in advance; 0 means that it is planned
 	Level   bool    // lookahead: fetch early if the next minibatch has more misses
 	Gamma   float64 // prefetch: decay of a score in a step that does not use the row, in (0, 1]
 	Delta   int     // prefetch: number of minibatches between eviction rounds, >= 1
 	Leave   string  // prefetch: LeaveScore or LeaveUnused; "" is LeaveScore
-	Evict   bool    // prefetch: false keeps the first rows
-	Initial string  // prefetch: the static policy that fills it
+	Evict   bool    // prefetch: whether rows are ever replaced; if not, the first fill stays
+	Initial string  // prefetch: static policy that chooses the first fill
 	Layout  cache.Layout
 }
 
 // How the rows of a static cache are placed.
 const (
 	PlacementOwn   = "own"   // every rank keeps the rows that are best for itself
-	PlacementGroup = "group" // the ranks of a node divide the rows and read each other's
-	// Every rank keeps the best rows of its own parts, and reads its peers'.
+	PlacementGroup = "group" // the ranks of a node divide the rows and read each other's caches
+	// Every rank caches the best rows of its own parts, and reads the caches of the other ranks of
+	// its node.
 	PlacementParts = "parts"
 )
 
@@ -46,16 +50,17 @@ const (
 	LeaveUnused = "unused" // rows that no minibatch has read since the last round
 )
 
-// The source of rows that no cache holds.
+// Where rows that no cache holds are read from.
 const (
 	SourceOwners = "owners" // the ranks that own them; rows of the own node are read in memory
 	SourceFiles  = "files"  // the files of all parts, which every rank maps
 )
 
 const (
-	// MeasuredPeerCost stands for a cost that the run measures.
+	// MeasuredPeerCost is the value of PeerCost with which the run measures the cost.
 	MeasuredPeerCost = -1
-	// AssumedPeerCost is used in counts and plans of a run that measures the cost.
+	// AssumedPeerCost is the cost that plans and simulations of such a run assume, because they
+	// cannot measure it.
 	AssumedPeerCost = 0.1
 )
 
@@ -67,7 +72,7 @@ func (s *Settings) Shared() bool {
 // FromFiles reports whether rows that no cache holds are read from the files of the parts.
 func (s *Settings) FromFiles() bool { return s.Source == SourceFiles }
 
-// Cost returns PeerCost, or an assumed cost if the run is to measure it.
+// Cost returns PeerCost or, if the run is to measure the cost, AssumedPeerCost.
 func (s *Settings) Cost() float64 {
 	if s.PeerCost < 0 {
 		return AssumedPeerCost
@@ -81,14 +86,14 @@ const (
 	KeyPeerCost = "cache.peer_cost"
 )
 
-// Unsettled returns the key that makes the content of the cache unknown until minibatches are
-// sampled or something is measured, and says why; "" if there is no such key. If draws favour rows
-// at hand (job.Locality), the content of the cache must be known before the run, and be the same in
-// every run. If they adapt to the number of fetched rows, this number must also be the same in
-// every run.
+// With locality (job.Locality), draws favour vertices whose rows are at hand. Then the content of
+// the cache must be known before the run, and be the same in every run. Unsettled returns the
+// config key whose value makes the content unknown until minibatches are sampled or something is
+// measured, and says why. It returns "" if there is no such key. The argument adapts says that
+// draws adapt to the number of fetched rows; then this number must also be the same in every run.
 func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	switch p := Find(s.Policy); {
-	case p == nil || p.Foresees: // auto tries policies that foresee
+	case p == nil || p.Foresees: // auto tries policies that know minibatches in advance
 		return KeyPolicy, "it samples minibatches of the run in advance, which depend on what it " +
 			"holds"
 	case adapts && !p.Static():
@@ -100,8 +105,8 @@ func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	return "", ""
 }
 
-// OfFanouts returns the setting whose meaning depends on fanouts, and which must therefore be
-// refused for kinds of sampling without fanouts; "" if there is none.
+// OfFanouts returns the setting whose meaning depends on fanouts, or "". This setting must be
+// refused for kinds of sampling without fanouts.
 func (s *Settings) OfFanouts() string {
 	p, initial := Find(s.Policy), Find(s.Initial)
 	switch {
@@ -114,8 +119,8 @@ func (s *Settings) OfFanouts() string {
 	return ""
 }
 
-// WithoutFanouts replaces rankings that depend on fanouts: the ranking of a static policy by counts
-// of simulated epochs, the ranking of the first fill by degrees.
+// WithoutFanouts replaces rankings that depend on fanouts. A static policy that needs fanouts
+// becomes one that counts simulated epochs, and a first fill that needs them is chosen by degrees.
 func (s *Settings) WithoutFanouts() {
 	if p := Find(s.Policy); p != nil && p.Fanouts {
 		s.Policy = Sim

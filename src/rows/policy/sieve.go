@@ -8,7 +8,8 @@ import (
 // Sieve is the name of the general-purpose policy.
 const Sieve = "sieve"
 
-// sieve is the general-purpose policy that the papers' buffers are measured against.
+// sieve is the general-purpose cache policy SIEVE. The caches made for graph training are compared
+// with it.
 var sieve = &Policy{
 	Name: Sieve, Doc: "dynamic; SIEVE, starting empty",
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {

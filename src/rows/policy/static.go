@@ -18,7 +18,7 @@ const (
 	Oracle    = "oracle"
 )
 
-// ranking scores every vertex: Policy.Rank.
+// ranking is the type of Policy.Rank: a function that returns a score for every vertex.
 type ranking = func(m *access.Graph, r *access.Workload) ([]float32, error)
 
 // The static policies of SALIENT++, section 3.2, and inclusion. Each uses one analysis of package
@@ -65,7 +65,8 @@ func init() {
 	oracle.Scratch = func(n, _ int64, _ *Settings) int64 { return 4 * n }
 }
 
-// static describes a policy that keeps the vertices with the highest scores.
+// static returns the description of a policy that keeps the rows of the vertices with the highest
+// scores.
 func static(name, doc string, rank ranking) *Policy {
 	return &Policy{
 		Name: name, Doc: doc, Rank: rank,
@@ -74,7 +75,8 @@ func static(name, doc string, rank ranking) *Policy {
 	}
 }
 
-// asIs returns a single variant, with the settings of the config.
+// asIs returns a function for Policy.Variants. It returns a single variant, which leaves the
+// settings of the config as they are.
 func asIs(name string) func(int) []Variant {
 	return func(int) []Variant {
 		return []Variant{{name, func(o *Settings) { o.Policy = name }}}
