@@ -159,7 +159,7 @@ func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 			grown := now - c.last
 			if now < c.last { // it has wrapped
 				if c.last > c.span {
-					m.fail(k, c, errors.New("it went back"))
+					m.fail(k, c, errors.New("its value went down"))
 					break
 				}
 				grown = c.span - c.last + now

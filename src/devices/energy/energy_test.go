@@ -130,8 +130,8 @@ func TestCountersThatGoBack(t *testing.T) {
 		asleep            time.Duration
 		why               string
 	}{
-		"beyond the bound": {intel, "262143328851", "10", 0, "went back"},
-		"never wraps":      {"0", "1000", "10", 0, "went back"},
+		"beyond the bound": {intel, "262143328851", "10", 0, "went down"},
+		"never wraps":      {"0", "1000", "10", 0, "went down"},
 		"suspended":        {intel, "1000", "1001", 263 * time.Second, "not read for 263 s"},
 		"sooner":           {amd, "1000", "1001", 66 * time.Second, "may wrap in 65.5"},
 		"not so long":      {intel, "1000", "3001000", 200 * time.Second, ""},

@@ -11,33 +11,34 @@ import (
 // everything and may reuse it after the step. A rank without seeds passes a Batch of empty hops:
 // every kernel runs on nothing, and the gradients are zero.
 type Batch struct {
-	// Hops[l] is the topology that layer l works on; the destinations of a hop are the sources of
-	// the next, and those of the last are the seeds. A model that needs neither Aggregate nor
-	// Sources gets the seeds in every hop.
+	// Hops[l] is the topology that layer l works on. The destinations of a hop are the sources of
+	// the next one, and the destinations of the last hop are the seeds. A model that needs neither
+	// Aggregate nor Sources gets the seeds in every hop.
 	Hops []Hop
 
-	// The input rows that Model.Needs asks for. X may replace the other two, as in full-neighbour
-	// inference.
+	// The input rows that Model.Needs asks for. X may be given instead of Own and Aggregate, as
+	// inference with all neighbours does.
 	X, Own, Aggregate compute.Matrix
-	// the input rows of each vertex type, in the order of types; replaces X on a graph with types
+	// The input rows of each vertex type, in the order of types. On a graph with types they are
+	// given instead of X.
 	Types []compute.Matrix
 
-	Sparse Sparse // replaces Own and Aggregate
+	Sparse Sparse // sparse rows, given instead of Own and Aggregate
 
 	Labels []byte // labels of the seeds, in the form of the task
 
 	// GlobalSeeds is the number of seeds of the minibatch over all ranks that share it. Losses and
-	// gradients are divided by it, so that their sum over ranks is the mean over the global
-	// minibatch, for any distribution of seeds over ranks.
+	// gradients are divided by this number. So their sum over ranks is the mean over the seeds of
+	// all ranks, however the seeds are distributed.
 	GlobalSeeds int
 
-	Train         bool // apply dropout, keep the inputs of backward
+	Train         bool // apply dropout, and keep what Backward will read
 	InputGradient bool // Backward also computes the gradient of X, for trained features
 }
 
-// Input returns the input of layer l: the input rows for l = 0, otherwise x, the output of the
-// layer before for the hop's sources. A caller that runs the layers one by one may exchange rows of
-// x with other ranks first.
+// Input returns the input of layer l. For l = 0 these are the input rows of the minibatch.
+// Otherwise they are x, the output of layer l-1, which has a row for each source of the hop. A
+// caller that runs the layers one by one may exchange rows of x with other ranks first.
 func (b *Batch) Input(l int, x compute.Matrix) Input {
 	in := Input{Hop: b.Hops[l], X: x, Train: b.Train, Gradient: b.Train &&
 		(l > 0 || b.InputGradient)}
@@ -68,9 +69,9 @@ func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 	return m.Output(x), nil
 }
 
-// Loss returns this rank's share of the loss and of the counts. When training it also returns the
-// gradient with respect to the logits and writes the share into the header of Params.Grads. Waits
-// for the device.
+// Loss returns this rank's share of the loss and of the metric counts. In training it also returns
+// the gradient with respect to the logits, and writes the share into the header of Params.Grads.
+// Waits for the device.
 func (m *Model) Loss(b *Batch, logits compute.Matrix) (task.Stats, compute.Matrix) {
 	var dlogits compute.Matrix
 	loss := m.task.Minibatch
@@ -94,14 +95,15 @@ func (m *Model) dlogits(logits compute.Matrix) compute.Matrix {
 	return of.matrix(logits.Rows, logits.Cols)
 }
 
-// Backward runs the backward of all layers, last one first, from the gradient that Loss returned,
-// and overwrites it. After layer l it calls ready(l), if ready is not nil: the layer's bucket may
-// be sent once the device has finished its queued work. It returns the gradient with respect to X
-// if b.InputGradient.
+// Backward runs the backward of all layers, last one first, starting from dlogits, the gradient
+// that Loss returned, which it overwrites. After layer l it calls ready(l), unless ready is nil.
+// The layer's bucket of gradients may be sent once the device has then finished its queued work. It
+// returns the gradient with respect to X if b.InputGradient.
 func (m *Model) Backward(dlogits compute.Matrix, ready func(l int)) (dx compute.Matrix) {
 	dx = m.OutputBackward(dlogits)
 	for l := len(m.stages) - 1; l >= 0; l-- {
-		// it fails only in Gather, which is not called: no other rank has rows
+		// BackwardLayer fails only in Gather. It is not called here, because no other rank has
+		// rows.
 		dx, _ = m.BackwardLayer(l, &m.inputs[l], dx)
 		if ready != nil {
 			ready(l)

@@ -8,30 +8,31 @@ import (
 )
 
 // batchNorm normalises the columns of a layer's output (Ioffe and Szegedy, ICML 2015), as BatchNorm
-// of PyTorch Geometric does. Training uses the mean and variance of the minibatch, whatever other
-// ranks train in the step; evaluation uses running values, which are equal on all ranks:
+// of PyTorch Geometric does. Training uses the mean and variance of this rank's minibatch only.
+// Evaluation uses running values, which are equal on all ranks:
 //
-//	minibatch   rows n, mean, variance ─> n*mean, n*unbiased variance, n: in its gradients
-//	step        the sums over minibatches and ranks, with the gradients
+//	minibatch   from n, mean, variance of its rows: n*mean, n*unbiased variance, n
+//	step        these are summed over minibatches and ranks, with the gradients
 //	update      running = 0.9 running + 0.1 sum/n
 //
-// Where ranks share a minibatch, its rows are those of all of them: in rank order, each rank
-// gathers the others' moments in forward, and their sums for dgamma and dbeta in backward.
+// If several ranks share one minibatch, mean and variance are over the rows of all these ranks. For
+// this each rank gathers, in rank order, the other ranks' moments in forward, and their sums for
+// dgamma and dbeta in backward.
 type batchNorm struct {
 	gamma, beta, dgamma, dbeta []float32 // [out]
 	x                          *buffer   // [D,out] output of the convolution
 	mean, variance             *buffer   // [out] mean and variance of the minibatch
 	total                      float64   // number of rows of the minibatch, over all ranks
 	// [2,out] scale and shift of the correction that backward adds to dx if ranks share the
-	// minibatch
+	// minibatch.
 	shift *buffer
-	// [5,out]: moments, sums of backward and gamma, on the host
+	// [5,out] on the host: the moments, the sums of backward, and gamma.
 	host    []float32
 	running []Param // running_mean, running_var [out], num_batches_tracked [1]
 	values  [2][]float32
 }
 
-// momentum is PyTorch's default.
+// momentum is the weight of the newest sums in the running values. It is PyTorch's default.
 const momentum = 0.1
 
 // batchNormStatistics declares the running values of the norm of layer l.
@@ -86,7 +87,8 @@ func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
 	for r := 2 * out; r < len(all); r += len(own) {
 		n.total += float64(all[r])
 	}
-	// over returns the mean of a number over ranks, weighted by their rows.
+	// The function over returns the mean over ranks of the number value(rank's moments). Each rank
+	// counts by its number of rows.
 	over := func(value func(own []float32) float64) float32 {
 		sum := 0.0
 		for r := 0; r < len(all); r += len(own) {
@@ -106,9 +108,9 @@ func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
 	return nil
 }
 
-// backward backpropagates dy, the gradient with respect to y, through the epilogue in place, sets
-// this rank's share of the gradients of the parameters, and returns the gradient with respect to x,
-// in the memory of dx, which may be dy, or of x.
+// backward backpropagates dy, the gradient with respect to y, through the epilogue in place. It
+// sets this rank's share of the gradients of the parameters. It returns the gradient with respect
+// to x, in the memory of dx or of x; dx may be dy itself.
 func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix, in *Input,
 	epilogue compute.Epilogue) (compute.Matrix, error) {
 	mean, variance := n.mean.data[:dy.Cols], n.variance.data[:dy.Cols]
@@ -124,9 +126,9 @@ func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix, in
 	return x, err
 }
 
-// correction returns what must be added to dx because dgamma and dbeta are sums over the R rows of
-// this rank alone, as scale and shift of the normalised rows. With G and B, the sums over the N
-// rows of all ranks, these are
+// correction returns a correction of dx, which is needed because dgamma and dbeta are sums over the
+// R rows of this rank alone. It is a multiple of the normalised rows plus a constant, the results
+// scale and shift. If G and B are the sums over the N rows of all ranks, these are
 //
 //	gamma*root * (dgamma/R - G/N)     gamma*root * (dbeta/R - B/N)
 func (n *batchNorm) correction(dev compute.Device, rows int, gather Gather) (scale, shift []float32,
@@ -153,8 +155,8 @@ func (n *batchNorm) correction(dev compute.Device, rows int, gather Gather) (sca
 	return n.shift.data[:out], n.shift.data[out : 2*out], nil
 }
 
-// setStatistics writes the minibatch's sums for the running values into the host copy of the front
-// of Grads. Waits for the device.
+// setStatistics writes the minibatch's sums, from which the running values will be updated, into
+// Params.front, the host copy of the beginning of Grads. Waits for the device.
 func (m *Model) setStatistics() {
 	for l := range m.stages {
 		n := m.stages[l].batch

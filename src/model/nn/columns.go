@@ -9,22 +9,23 @@ import (
 
 // firstMap is the linear map that an input layer begins with, without its bias:
 //
-//	sum_i = agg_i W1ᵀ + own_i W2ᵀ      with an eps: agg_i + (1+eps) own_i in the place of agg_i
+//	sum_i = agg_i W1ᵀ + own_i W2ᵀ      if eps is set, agg_i + (1+eps) own_i replaces agg_i
 //
 // It is a sum over the columns of the rows, so devices that hold some columns each can compute it
 // together.
 type firstMap struct {
-	weights   [2]trained // W1, W2 [width,in]; an empty matrix: the map does not read these rows
+	weights   [2]trained // W1, W2 [width,in]; empty if the map does not read these rows
 	eps, deps []float32
-	whole     bool // the layer is nothing but this map and a bias
+	whole     bool // the layer consists of this map and a bias only
 }
 
 // trained is a matrix of weights and its gradient.
 type trained struct{ w, dw compute.Matrix }
 
-// columnwise is a Layer that begins with a firstMap. As the input layer it also takes Input.Shares:
-// Forward goes on from their sum, and Backward sets dx [Destinations, width] to the gradient with
-// respect to that sum, and all gradients but those of the map.
+// columnwise is a Layer that begins with a firstMap. As the input layer it also accepts
+// Input.Shares, parts of the map's result that were computed elsewhere. Then Forward goes on from
+// their sum. Backward sets dx [Destinations, width] to the gradient with respect to that sum, and
+// sets the gradients of all parameters except those of the map.
 type columnwise interface {
 	Layer
 	firstMap() firstMap
@@ -33,34 +34,36 @@ type columnwise interface {
 // Linear reports whether the input layer begins with a linear map of rows and of sums of rows,
 // which Columns can compute in shares.
 func (c Config) Linear() bool {
-	if k := FindKind(c.Kind); c.Schema.Typed() && k.relational == nil { // Check refuses it
+	// Check refuses such a config.
+	if k := FindKind(c.Kind); c.Schema.Typed() && k.relational == nil {
 		return false
 	}
 	return c.Needs().Sums()
 }
 
-// Columns computes the share of some columns of the input rows in the first map of a model's input
-// layer (push-pull parallelism: P3, Gandhi and Iyer, OSDI 2021). The shares of all columns add up
-// to the map, and the gradients that they set add up to its gradient. Make it with Model.Columns.
+// Columns computes the first map of a model's input layer for some columns of the input rows only
+// (push-pull parallelism: P3, Gandhi and Iyer, OSDI 2021). The result is called the share of these
+// columns. The shares of all columns add up to the result of the map, and the gradients that they
+// set add up to the map's gradient. Make it with Model.Columns.
 type Columns struct {
 	layer      columnwise
 	store      store
-	first, end int // the columns [first,end), of the in columns of the rows
+	first, end int // the columns [first,end) of the rows, which have in columns
 	in, width  int
 	slices     [2]slice
 	y          *buffer // [D,width]
-	mixed      *buffer // [D,cols] rows agg + (1+eps) own; in backward their gradient
+	mixed      *buffer // [D,cols] rows agg + (1+eps) own; in backward, the gradient of these rows
 }
 
 // slice holds some columns of a matrix of weights. Kernels read matrices without gaps, so the
 // columns are copied, which costs little beside a product.
 type slice struct {
-	w, dw *buffer // [width,cols]; nil: the map has no such matrix
-	wide  *buffer // [width,in] the gradient of the whole matrix; zero in all other columns
+	w, dw *buffer // [width,cols]; nil if the map has no such matrix
+	wide  *buffer // [width,in] gradient of the whole matrix; zero outside of the slice's columns
 }
 
-// Columns makes the share of columns [first,end). It fails if the input layer does not begin with a
-// sum over columns, or if device memory runs out.
+// Columns returns the Columns that computes the share of columns [first,end). It fails if the input
+// layer does not begin with a sum over columns, or if device memory runs out.
 func (m *Model) Columns(first, end int) (*Columns, error) {
 	layer, ok := m.stages[0].Layer.(columnwise)
 	if !ok || !m.Config.Linear() {
@@ -68,7 +71,8 @@ func (m *Model) Columns(first, end int) (*Columns, error) {
 			"the features; choose sage with means, gcn, gin or mlp", m.Config.Kind)
 	}
 	if first < 0 || first >= end || end > m.Config.In {
-		return nil, fmt.Errorf("columns %d to %d are not within the %d of the features", first, end,
+		return nil, fmt.Errorf("columns %d to %d are not within the %d columns of the features",
+			first, end,
 			m.Config.In)
 	}
 	c := &Columns{layer: layer, store: store{dev: m.dev}, first: first, end: end, in: m.Config.In}
@@ -98,8 +102,8 @@ func (c *Columns) Bytes() int64 { return c.store.bytes() }
 // Close frees the device memory.
 func (c *Columns) Close() { c.store.free() }
 
-// Reserve makes room for passes over an input; it reads only the number of destinations. Forward
-// calls it.
+// Reserve makes room for passes over an input, of which it reads only the number of destinations.
+// Forward calls Reserve.
 func (c *Columns) Reserve(in *Input) error {
 	n := in.Destinations
 	err := c.y.reserve(n * c.width)
@@ -134,7 +138,7 @@ func (c *Columns) Forward(in *Input) (compute.Matrix, error) {
 	return y, nil
 }
 
-// rows returns the rows that matrix k of the map multiplies.
+// rows returns the rows that are multiplied by matrix k of the map.
 func (c *Columns) rows(f *firstMap, in *Input, k int) compute.Matrix {
 	switch {
 	case k == 1:
@@ -145,9 +149,9 @@ func (c *Columns) rows(f *firstMap, in *Input, k int) compute.Matrix {
 	return in.Aggregate
 }
 
-// Backward sets the gradients of the map; their columns of other shares become zero. The argument
-// dsum [Destinations, width] is the gradient with respect to the sum of the shares. Forward must
-// have run on the same input with the same weights.
+// Backward sets the gradients of the map's matrices. It sets their columns outside of [first,end)
+// to zero. The argument dsum [Destinations, width] is the gradient with respect to the sum of the
+// shares. Forward must have run on the same input with the same weights.
 func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 	f, cols, dev := c.layer.firstMap(), c.end-c.first, c.store.dev
 	for k := range c.slices {
@@ -166,8 +170,8 @@ func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 	}
 }
 
-// addShares sets y to the sum of the shares, in their order, and the bias, and applies the
-// epilogue. The first share becomes their sum.
+// addShares sets y to the sum of the shares, added in their order, plus the bias, and applies the
+// epilogue. It overwrites the first share with the sum of the shares.
 func addShares(dev compute.Device, y compute.Matrix, in *Input, bias []float32,
 	epilogue compute.Epilogue) {
 	sum := in.Shares[0]
@@ -177,8 +181,8 @@ func addShares(dev compute.Device, y compute.Matrix, in *Input, bias []float32,
 	dev.Finish(y, sum, bias, epilogue)
 }
 
-// sharesBackward is the backward of addShares: it sets dsum to dy, backpropagated through the
-// epilogue, and the gradient of the bias.
+// sharesBackward is the backward of addShares. It sets dsum to dy backpropagated through the
+// epilogue, and sets the gradient of the bias.
 func sharesBackward(dev compute.Device, dsum, dy, sum compute.Matrix, dbias []float32,
 	epilogue compute.Epilogue) {
 	dev.CopyColumns(dsum, 0, dy, 0, dy.Cols, false)

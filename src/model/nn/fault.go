@@ -13,27 +13,28 @@ import (
 // or about a loss that exceeds its bound.
 var ErrDiverged = errors.New("training has diverged")
 
-// Fault is the place at which numbers stopped being finite. A lower Order is earlier in time: ranks
-// compare the orders of their faults in the same step.
+// Fault is the place at which numbers stopped being finite. Ranks compare their faults in the same
+// step: the one with the lowest Order came first in time.
 type Fault struct {
 	Order int
 	What  string
 }
 
-// The orders of faults; layer l's output has faultLayer+l.
+// Values of Fault.Order. A fault in the output of layer l has the order faultLayer+l.
 const (
-	faultWeights = iota // weights, as the step before wrote them
+	faultWeights = iota // the weights that the step before has written
 	faultInput
 	faultLayer
 )
 
 // WeightsFault finds weights that are not finite after the last Update, and says whether their
-// gradient or the update itself is the cause; ok is false if all are finite. Backward runs from the
-// last layer to the first, so the last layer affected is the first whose gradient was not finite.
-// The gradients must still be those of that update. Waits for the device.
+// gradient or the update itself is the cause. If all weights are finite, ok is false. Backward runs
+// from the last layer to the first. So among several layers with bad weights, the last one is where
+// the trouble began. The array Grads must still hold the gradients of that update. Waits for the
+// device.
 func (p *Params) WeightsFault() (f Fault, ok bool) {
 	values, grads := p.host(p.Values), p.host(p.Grads)
-	for _, q := range p.List { // starts with the last layer
+	for _, q := range p.List { // begins with the last layer
 		if Finite(q.of(values)) {
 			continue
 		}
@@ -42,7 +43,8 @@ func (p *Params) WeightsFault() (f Fault, ok bool) {
 	return Fault{}, false
 }
 
-// weightsFault returns the fault of a parameter; byGradient says whether its gradient is the cause.
+// weightsFault returns the fault of a parameter. The argument byGradient says whether its gradient
+// is the cause.
 func (p *Params) weightsFault(q Param, byGradient bool) Fault {
 	what := "the weights of %s outgrew float32 in the update of the step before"
 	if byGradient {
@@ -51,8 +53,8 @@ func (p *Params) weightsFault(q Param, byGradient bool) Fault {
 	return Fault{faultWeights, fmt.Sprintf(what, p.place(q))}
 }
 
-// at returns the parameter that has an element of Values or, for an element in a gap, the parameter
-// before it.
+// at returns the parameter to which an element of Values belongs. For an element in a gap it
+// returns the parameter before the gap.
 func (p *Params) at(element int) *Param {
 	i := len(p.List) - 1
 	for i > 0 && p.List[i].Offset > element {
@@ -61,7 +63,8 @@ func (p *Params) at(element int) *Param {
 	return &p.List[i]
 }
 
-// WeightsFinite reports whether all weights are finite. O(weights). Waits for the device.
+// WeightsFinite reports whether all weights are finite. It reads every weight. Waits for the
+// device.
 func (p *Params) WeightsFinite() bool {
 	host := make([]float32, min(len(p.Values), 1<<16))
 	for rest := p.Weights(); len(rest) > 0; rest = rest[min(len(rest), len(host)):] {
@@ -90,9 +93,9 @@ func (p *Params) place(q Param) string {
 }
 
 // FirstFault says where numbers first stopped being finite: in the weights, the input rows, the
-// output of a layer, or only in the loss. All layers have run forward on one minibatch, and none
-// backward since the last Update (for WeightsFault). It reads the buffers of Forward and computes
-// nothing again. Waits for the device.
+// output of a layer, or only in the loss. Call it when all layers have run forward on one
+// minibatch, and none has run backward since the last Update. It reads the buffers that Forward has
+// filled, and computes nothing again. Waits for the device.
 func (m *Model) FirstFault() Fault {
 	if f, ok := m.Params.WeightsFault(); ok {
 		return f
@@ -103,7 +106,7 @@ func (m *Model) FirstFault() Fault {
 		row, vertex = m.badRow(s.X), -1
 		if row >= 0 && row < len(s.Vertices) {
 			one := s.Vertices[row : row+1]
-			// the vertex ids lie on the device, which has drawn them
+			// the device has drawn the vertices, so their ids lie on it
 			if m.inputs[0].Forward.Above > 0 {
 				one = make([]int32, 1)
 				compute.DownloadIDs(m.dev, one, s.Vertices[row:row+1])
@@ -114,10 +117,10 @@ func (m *Model) FirstFault() Fault {
 	})
 }
 
-// The arrays that are searched when a loss is not finite, in the order of time: the gradients and
-// weights of the update before, both as rows of paramAlign numbers; the input rows; the outputs of
-// the layers; the logits, if they read all layers; the rows of each type, if the minibatch is
-// folded.
+// Indices of the arrays that are searched when a loss is not finite. They are in the order of time:
+// gradients and weights of the update before, both as rows of paramAlign numbers, then the input
+// rows and the outputs of the layers. After these come the logits, if jumping knowledge computes
+// them from all layers, and the rows of each type, if the minibatch is folded.
 const (
 	suspectGrads = iota
 	suspectWeights
@@ -145,7 +148,8 @@ func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 		to = append(to, compute.Suspect{X: m.jump.logits.matrix(m.jump.rows, m.jump.out),
 			Vertices: m.inputs[len(m.stages)-1].Vertices})
 	}
-	if input.Folded { // folding makes no rows of one width, so the types' own are searched
+	// A folded minibatch has no matrix of all input rows, so those of each type are searched.
+	if input.Folded {
 		for _, rows := range input.Types {
 			to = append(to, compute.Suspect{X: rows})
 		}
@@ -162,8 +166,9 @@ func (m *Model) suspectTypes() int {
 	return k
 }
 
-// faultIn returns the first fault that is not in the weights. The function find returns the first
-// row of a suspect that is not finite and the vertex of the row, or -1 where there is none.
+// faultIn returns the first fault that is not in the weights. The function find(k) returns the
+// first row of suspect k that is not finite, or -1, and the vertex of this row, or -1 if it is
+// unknown.
 func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	name := func(row, vertex int) string {
 		if vertex >= 0 {
@@ -179,8 +184,8 @@ func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	if in := &m.inputs[0]; in.Folded {
 		for t := range in.Types {
 			if row, _ := find(m.suspectTypes() + t); row >= 0 {
-				return Fault{faultInput, fmt.Sprintf("the features of type %s, at row %d of the "+
-					"minibatch's means and own rows of it", m.Config.Schema.Types[t], row)}
+				return Fault{faultInput, fmt.Sprintf("the features of vertex type %s, at row %d of the "+
+					"minibatch's rows of this type", m.Config.Schema.Types[t], row)}
 			}
 		}
 	}
@@ -216,5 +221,5 @@ func (m *Model) badRow(x compute.Matrix) int {
 
 func notFinite(x float32) bool { return x-x != 0 }
 
-// Finite reports whether all elements are numbers. O(elements).
+// Finite reports whether all elements are finite numbers.
 func Finite(x []float32) bool { return !slices.ContainsFunc(x, notFinite) }

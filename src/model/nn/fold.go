@@ -7,44 +7,46 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Folding lets the input layer of a relational model skip the rows that the maps of types give:
-// mapping a mean and multiplying it by the weights of a relation is one linear map of the mean.
+// Folding saves work in the input layer of a relational model. Without it, the map of each vertex
+// type is applied to the rows first, and the result is multiplied by the weights of a relation. But
+// these two steps are one linear map of the mean of rows:
 //
 //	z = W_r (P_t x + b_t) + b  =  (W_r P_t) x  +  (W_r b_t + b)
-//	x    means of rows of type t, [Features[t]]
+//	x    mean of rows of type t, [Features[t]]; P_t, b_t: map of the type; W_r, b: the relation's
 //
-// So if all rows of a minibatch are means, by relation, or destinations' own rows, each is
-// multiplied once forward and once backward, and neither mapped rows nor their gradients are made.
-// From the gradient dC of a group's W_r P_t, and dc of its bias, follow the gradients of the
-// factors:
+// So if all input rows of a minibatch are either means by relation or destinations' own rows, each
+// row is multiplied once forward and once backward. Neither mapped rows nor their gradients are
+// made. Let dC be the gradient of a group's W_r P_t, and dc that of its bias. The gradients of the
+// factors are:
 //
 //	dW_r = dC P_tᵀ + dc b_tᵀ      dP_t = sum over groups of W_rᵀ dC      db_t = sum of W_rᵀ dc
 type Folding struct {
 	Features []int // [T] number of feature columns of each type
-	Sources  []int // [R] the type of each relation's sources
-	In, Out  int   // width of the layer's input and output rows
-	Always   bool  // fold even if that costs more
+	Sources  []int // [R] type of each relation's sources
+	In, Out  int   // widths of the layer's input and output rows
+	Always   bool  // fold even if it takes more multiplications
 }
 
 // Fold says for which minibatches the input layer is folded.
 type Fold uint8
 
-// Under FoldWherePays one minibatch may be folded and the next one not.
+// The values of Fold. With FoldWherePays each minibatch is folded if this takes fewer
+// multiplications.
 const (
 	FoldWherePays Fold = iota
-	// for GPUs, which launch a fixed number of kernels without folding, however many relations
-	// there are
+	// For GPUs. Without folding they launch a fixed number of kernels, with folding several for
+	// each relation.
 	FoldNever
 	FoldAlways
 )
 
-// composing is the cost of composing the weights of a group beside the multiplications, some six
-// small kernels, counted in multiplications.
+// Composing the weights of a group takes its multiplications and some six launches of small
+// kernels. The constant composing is the cost of these launches, as a number of multiplications.
 const composing = 1 << 16
 
-// folding returns the Folding of a model's input layer; nil if there is none.
+// folding returns the Folding of a model's input layer, or nil if the layer is never folded.
 func (c Config) folding() *Folding {
-	// the rows of a single layer may be asked for
+	// the caller may ask for the rows of a single layer
 	if c.Fold == FoldNever || len(c.TypeFeatures) == 0 || c.Layers < 2 {
 		return nil
 	}
@@ -58,9 +60,9 @@ func (c Config) folding() *Folding {
 }
 
 // Pays reports whether folding takes fewer multiplications for a minibatch, forward and backward,
-// with the composing of weights. The functions rows and sources return, for a type, the number of
-// rows of the minibatch (means and own rows) and the number of its sources. Without folding the
-// rows are mapped, or the sources if they are fewer.
+// including those that compose the weights. For a type t, rows(t) is the number of its rows in the
+// minibatch (means and own rows), and sources(t) the number of its sources. Without folding, either
+// the rows or the sources would be mapped, whichever are fewer.
 func (f *Folding) Pays(rows, sources func(t int) int) bool {
 	if f.Always || slices.Contains(f.Features, 0) {
 		return f.Always && !slices.Contains(f.Features, 0)
@@ -84,17 +86,17 @@ type folded struct {
 	project  *projection
 	in, out  int
 	groups   [][]group // [T] groups of each type
-	at       []int     // [T] where the weights of a type's groups begin
-	first    []int     // [T] index of its first group
+	at       []int     // [T] index in w of the weights of each type's first group
+	first    []int     // [T] index of each type's first group among all groups
 	w, dw    *buffer   // the matrix [out, features] of each group
 	b, db    *buffer   // [groups, out]
-	sets     *buffer   // [sets, out] biases, and their gradients
+	sets     *buffer   // [sets, out] biases of the sets of own weights, then their gradients
 	turned   *buffer   // [in, out] a transposed matrix of weights
 	elements int
 }
 
-// group names its weights: those of a relation or, if relation is negative, an own set. If both are
-// negative, the group has no rows.
+// group says which weights a group of rows is multiplied by: those of a relation or, if relation is
+// negative, a set of own weights. If both fields are negative, the group has no rows.
 type group struct{ relation, set int }
 
 // newFolded returns the folding of a relational layer with a projection.
@@ -144,7 +146,8 @@ func (f *folded) reserve(sets int) error {
 		sized{f.db, n}, sized{f.sets, sets * f.out}, sized{f.turned, f.in * f.out})
 }
 
-// of returns the groups of a type in a minibatch, and where their weights and biases are.
+// The method of returns the groups of a type in a minibatch, and the spans of their weights in w
+// and of their biases in b.
 func (f *folded) of(in *Input, t int) (g compute.Groups, w, b span) {
 	features := f.project.maps[t].features
 	n := len(f.groups[t])
@@ -153,7 +156,7 @@ func (f *folded) of(in *Input, t int) (g compute.Groups, w, b span) {
 		span{f.first[t] * f.out, (f.first[t] + n) * f.out}
 }
 
-// span is a part of an array.
+// span is the part [lo,hi) of an array.
 type span struct{ lo, hi int }
 
 func (s span) of(x []float32) []float32 { return x[s.lo:s.hi] }
@@ -174,7 +177,8 @@ func (f *folded) each(w, b *buffer, do func(g group, m *typeMap, w, b compute.Ma
 	}
 }
 
-// weightsOf returns the weights of a group, or their gradient: [out,in], or [in,out] if turned.
+// weightsOf returns the weights of a group, or their gradient. The matrix is [out,in], or [in,out]
+// if w.turned().
 func (f *folded) weightsOf(g group, w relationWeights, gradient bool) compute.Matrix {
 	relations, own, stride, strideOwn := w.of(gradient)
 	at, of := g.relation*stride, relations
@@ -188,7 +192,8 @@ func (f *folded) weightsOf(g group, w relationWeights, gradient bool) compute.Ma
 	return matrix(of[at:][:rows*cols], rows, cols)
 }
 
-// compose makes the weights and biases of groups from those that w has prepared.
+// compose computes the weights and biases of the groups from the weights and biases that w has
+// prepared.
 func (f *folded) compose(w relationWeights) {
 	d, sets := f.dev, f.sets.matrix(w.sets(), f.out)
 	w.prepare(sets)
@@ -207,11 +212,12 @@ func (f *folded) compose(w relationWeights) {
 	})
 }
 
-// decompose sets the gradients of the parameters from those of the groups' weights and biases. Own
-// sets that several types share are added in the order of types.
+// decompose computes the gradients of the parameters from the gradients of the groups' weights and
+// biases. If several types share a set of own weights, their gradients are added in the order of
+// types.
 func (f *folded) decompose(w relationWeights) {
 	d, sets := f.dev, f.sets.matrix(w.sets(), f.out)
-	own := 0 // sets begun so far
+	own := 0 // number of sets that already have a gradient
 	for t, groups := range f.groups {
 		m := &f.project.maps[t]
 		first := true
@@ -229,7 +235,8 @@ func (f *folded) decompose(w relationWeights) {
 	w.finish(sets)
 }
 
-// eachOf is each for the groups of one type and their gradients.
+// eachOf calls do with every group of type t that has rows, and the gradients of the group's
+// weights and bias.
 func (f *folded) eachOf(t int, groups []group, do func(g group, dc, db compute.Matrix)) {
 	features := f.project.maps[t].features
 	size := f.out * features
@@ -241,7 +248,8 @@ func (f *folded) eachOf(t int, groups []group, do func(g group, dc, db compute.M
 	}
 }
 
-// split sets, or adds, the gradients of a group's weights and of its type's map.
+// split computes the gradients of a group's weights and of its type's map. With add, or addMap for
+// the map, it adds them to the gradients that are there.
 func (f *folded) split(w relationWeights, m *typeMap, of, dw, dc, db compute.Matrix, add,
 	addMap bool) {
 	d, bias, dbias := f.dev, matrix(m.bias, 1, f.in), matrix(m.dbias, 1, f.in)
@@ -284,8 +292,8 @@ func (f *folded) backward(dz compute.Matrix, w relationWeights, in *Input) {
 	f.decompose(w)
 }
 
-// rowGradient sets drows to the gradient of the rows of type t, from dz, the gradient of their rows
-// in z.
+// rowGradient sets drows to the gradient of the input rows of type t. It is computed from dz, the
+// gradient of the rows of z that these rows give.
 func (f *folded) rowGradient(drows compute.Matrix, t int, dz compute.Matrix, in *Input) {
 	g, weights, _ := f.of(in, t)
 	f.dev.GroupMatMulInput(drows, dz, weights.of(f.w.data), g)

@@ -7,8 +7,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// attention holds what the layers with attention share: heads, which lie side by side or are
-// averaged.
+// attention holds what the layers with attention have in common: their heads, whose results lie
+// side by side or are averaged.
 type attention struct {
 	dev                   compute.Device
 	name                  string
@@ -16,7 +16,8 @@ type attention struct {
 	mean                  bool // heads are averaged
 	slope                 float32
 	alpha, dalpha         *buffer
-	// [D,heads*width] sums of the heads before their mean, then their gradient
+	// [D,heads*width] The sums of the heads before their mean is taken, then the gradient of these
+	// sums.
 	wide *buffer
 }
 
@@ -47,13 +48,13 @@ func (a *attention) reserve(in *Input) error {
 	return err
 }
 
-// rows returns the first rows of a buffer that has a column for each head.
+// rows returns the first n rows of a buffer with a column for each head.
 func (a *attention) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, a.heads) }
 
 func (a *attention) weights(in *Input) compute.Matrix { return a.rows(a.alpha, in.edges()) }
 
-// sums returns the matrix of the heads' sums: y itself or, where heads are averaged, a separate
-// one.
+// sums returns the matrix for the heads' sums. This is y itself or, if heads are averaged, a
+// separate matrix.
 func (a *attention) sums(y compute.Matrix, in *Input) compute.Matrix {
 	if a.mean {
 		return a.wide.matrix(in.Destinations, a.cols())
@@ -61,7 +62,7 @@ func (a *attention) sums(y compute.Matrix, in *Input) compute.Matrix {
 	return y
 }
 
-// finish sets y from the heads' sums.
+// finish computes y from the heads' sums, the bias and the epilogue.
 func (a *attention) finish(y, sums compute.Matrix, bias []float32, epilogue compute.Epilogue) {
 	if a.mean {
 		a.dev.HeadMean(y, sums)
@@ -89,10 +90,10 @@ func (a *attention) finishBackward(dbias []float32, dy, y compute.Matrix, in *In
 //	a_ij  = softmax over the in-neighbours j of i of LeakyReLU(asrc·z_j + adst·z_i)   a [E,heads]
 //	y_i   = sum of a_ij z_j, of all heads side by side or their mean, + b         y [D,out]
 //
-// Rows z are read many times, so they are stored as hidden rows are.
+// The rows of z are read many times, so they are stored in the type of hidden rows.
 //
-// It transforms before it aggregates, so the gradient of W runs over the sources: the layer reads
-// the transpose of its hop also when it is the input layer.
+// The layer multiplies by W before it aggregates, so the gradient of W is a sum over the sources.
+// Therefore the layer reads the transpose of its hop even when it is the input layer.
 type gat struct {
 	attention
 	w, dw               compute.Matrix // [heads*width,in]

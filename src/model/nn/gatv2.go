@@ -7,19 +7,19 @@ import (
 )
 
 // gatv2 is the layer of GATv2 (Brody et al., ICLR 2022), as GATv2Conv of PyTorch Geometric has it.
-// It differs from gat in that the nonlinearity stands between the sum of the two rows and the
-// vector a, so that the order of a vertex's neighbours by weight depends on the vertex:
+// It differs from gat in that LeakyReLU is applied to the sum of the two rows before the product
+// with the vector a. So two vertices may order the same neighbours differently by weight:
 //
 //	z_j   = x_j Wlᵀ + bl                                                    z [S,heads*width]
 //	r_i   = x_i Wrᵀ + br                                                    r [D,heads*width]
 //	a_ij  = softmax over the in-neighbours j of i of a·LeakyReLU(z_j + r_i)       a [E,heads]
 //	y_i   = sum of a_ij z_j, of all heads side by side or their mean, + b         y [D,out]
 //
-// Where edges have features f_ij, LeakyReLU is of z_j + r_i + f_ij Weᵀ. Rows of heads*width for
-// each edge are then made, twice in training.
+// If edges have features f_ij, LeakyReLU is applied to z_j + r_i + f_ij Weᵀ. The layer then stores
+// heads*width numbers for each edge, and twice as many in training.
 type gatv2 struct {
 	attention
-	*perEdge                   // nil if edges have no features
+	*perEdge                   // segments for rows of edges; nil if edges have no features
 	edgeIn                     int
 	we, dwe                    compute.Matrix // [heads*width,edgeIn]
 	pairs, dpairs              *buffer        // [E,heads*width] z_j + f_ij Weᵀ
@@ -108,7 +108,7 @@ func (g *gatv2) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) 
 	g.finish(y, sums, g.bias, epilogue)
 }
 
-// ofSources and ofDestinations are the linear maps that give z and r.
+// ofSources returns the linear map whose result is z, ofDestinations the one whose result is r.
 func (g *gatv2) ofSources(in *Input) compute.Dense {
 	return compute.Dense{X: in.X, W: g.wl, Bias: g.bl}
 }

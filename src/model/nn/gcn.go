@@ -6,14 +6,16 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// gcn is the layer of GCN (Kipf and Welling, ICLR 2017): a vertex is one of its own neighbours.
+// gcn is the layer of GCN (Kipf and Welling, ICLR 2017): each vertex counts as one of its own
+// neighbours.
 //
 //	right   agg_i = mean of x_j over the sampled in-neighbours j of i, and of x_i       agg [D,in]
-//	both    agg_i = sum of w_ij x_j, by the degrees of the whole graph (WeightsSymmetric)
+//	both    agg_i = sum of w_ij x_j; w_ij from degrees in the whole graph (WeightsSymmetric)
 //	        y_i   = agg_i Wᵀ + b                                                         y   [D,out]
 //
-// Both aggregate over the edges of the hop, which include one from each destination to itself. On
-// full neighbourhoods "both" is GCNConv of PyTorch Geometric with its defaults.
+// Here right and both are the values of Config.GCNNorm. With either, the sum is over the edges of
+// the hop, which include one from each destination to itself. If all neighbours are drawn, "both"
+// computes the same as GCNConv of PyTorch Geometric with its defaults.
 type gcn struct {
 	dev              compute.Device
 	name             string

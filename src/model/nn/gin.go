@@ -19,7 +19,7 @@ type gin struct {
 	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
 	b1, db1, b2, db2, eps, deps     []float32
 	aggregate, dagg, hidden, dinner *buffer
-	// whether edges weigh the sum, and whether the weights come from the data
+	// Whether the sum is weighted by edges, and whether these weights come from the data.
 	weighted, ofData bool
 }
 
@@ -57,7 +57,7 @@ func (g *gin) Needs() Needs {
 	return n
 }
 
-// firstMap implements columnwise: what follows the first map is not linear.
+// firstMap implements columnwise. The first map is only W1, because a ReLU follows it.
 func (g *gin) firstMap() firstMap {
 	return firstMap{weights: [2]trained{{g.w1, g.dw1}}, eps: g.eps, deps: g.deps}
 }
@@ -80,7 +80,8 @@ func (g *gin) Reserve(in *Input) error {
 	return reserveAll(sized{g.dagg, d * g.in}, sized{g.dinner, d * g.mid})
 }
 
-// Flops always counts the gradient of the aggregates: the gradient of eps is computed from it.
+// Flops always counts the gradient of the aggregates, because the gradient of eps is computed from
+// it.
 func (g *gin) Flops(h *Hop, _ bool) int {
 	return 2 * passes(true) * h.Destinations * (g.in*g.mid + g.mid*g.out)
 }
@@ -102,13 +103,14 @@ func (g *gin) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	g.dev.Dense(y, g.outer(hidden, epilogue))
 }
 
-// ownTerm is the term (1 + eps) own: it completes the sum of neighbours' rows, and that of
-// gradients.
+// ownTerm returns the term (1 + eps) own. It is added to the sum of the neighbours' rows in
+// forward, and to the sum of the neighbours' gradients in backward.
 func (g *gin) ownTerm(own compute.Matrix) compute.Completion {
 	return compute.Completion{Own: own, Scale: g.eps, Rounded: true}
 }
 
-// back returns the completion of the gradient dx; one term of own rows is (1+eps) dagg.
+// back returns the completion of the gradient dx (see Gradient). Its terms of own rows include
+// (1+eps) dagg.
 func (g *gin) back(dx *Gradient, dy, dagg compute.Matrix) compute.Completion {
 	end := dx.completion(g.dev, dy, compute.Matrix{})
 	if end.Own.Rows == 0 {
@@ -122,7 +124,7 @@ func (g *gin) back(dx *Gradient, dy, dagg compute.Matrix) compute.Completion {
 
 func (g *gin) scalesOwn() {}
 
-// inner and outer are the two linear maps.
+// inner returns the first of the two linear maps, outer the second.
 func (g *gin) inner(agg compute.Matrix) compute.Dense {
 	return compute.Dense{X: agg, W: g.w1, Bias: g.b1, Epilogue: innerEpilogue()}
 }

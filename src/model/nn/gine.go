@@ -12,9 +12,10 @@ import (
 //	message_e = relu(x_j + f_e Wᵀ + b) of an edge e from j, whose features are f_e    message [E,in]
 //	agg_i     = (1 + eps) x_i + sum of message_e over the sampled edges e into i      agg     [D,in]
 //
-// and the rest as gin has it. Its rows of edges take E*in numbers, twice in training.
+// The hidden rows and y follow from agg as in gin. The layer stores in numbers for each edge, and
+// twice as many in training.
 type gine struct {
-	gin gin // not embedded, or gine would be columnwise: messages are not linear
+	gin gin // not embedded: otherwise gine would be columnwise, but its messages are not linear
 	*perEdge
 	edgeIn              int
 	w, dw               compute.Matrix // [in,edgeIn]

@@ -2,28 +2,29 @@ package nn
 
 import "halognn/src/devices/compute"
 
-// Gradient is the gradient of the rows that a layer has read; the layer's Backward sets it. Where
+// Gradient is the gradient of the rows that a layer has read. The layer's Backward sets it. Where
 // the device stores rows in bfloat16, the gradient of a hidden row stays float32 until its last
 // addition and is rounded once: by the kernel that adds the terms of edges and stores the row. So
-// all other terms of a row are added first, in rows of their own, in this order:
+// all other terms are added up before, in a separate matrix own, in this order:
 //
 //	own [Destinations, in]   residual  +  the layer's product of own rows  +  jumping knowledge
 //	                         +  (1 + eps) dagg of GIN
 //	dx  [Sources, in]        round(what edges give + own)
 //
-// Elsewhere, and where other ranks add to dx before it is complete, terms are added to dx one by
-// one.
+// If the device does not store rows in bfloat16, or if other ranks add to dx before it is complete,
+// the terms are added to dx one by one instead.
 type Gradient struct {
 	compute.Matrix // [Sources, in]; it has no columns if no gradient is wanted
 
 	rounded bool
-	own     compute.Matrix // the terms of own rows, float32
+	own     compute.Matrix // sum of the other terms, float32
 	terms   bool           // own has at least one term
 	jump    *jumping       // jumping knowledge that adds a term; nil if there is none
 	layer   int            // index of the layer that made the rows
 }
 
-// completion returns what completes the gradient. It adds dy w to own, unless w has no columns.
+// completion returns the terms that the kernel must add to complete the gradient. It first adds the
+// product dy w to own, unless w has no columns.
 func (g *Gradient) completion(dev compute.Device, dy, w compute.Matrix) compute.Completion {
 	c := compute.Completion{Rounded: g.rounded}
 	if !g.rounded {
@@ -46,15 +47,16 @@ func (g *Gradient) completion(dev compute.Device, dy, w compute.Matrix) compute.
 	return c
 }
 
-// addsOwn is a Layer whose Backward adds a product of own rows to the gradient.
+// addsOwn is implemented by a Layer whose Backward adds a product for the destinations' own rows to
+// the gradient.
 type addsOwn interface{ addsOwn() }
 
-// scalesOwn is a Layer whose Backward adds terms to the rows of all destinations. The terms of
-// jumping knowledge alone are for fewer rows.
+// scalesOwn is implemented by a Layer whose Backward adds a term for the own row of every
+// destination. Jumping knowledge alone has terms only for some destinations.
 type scalesOwn interface{ scalesOwn() }
 
-// completes reports whether BackwardLayer of layer l completes the gradient that it returns. Other
-// gradients are completed, and rounded in place, before the layer below reads them.
+// completes reports whether BackwardLayer of layer l returns a complete gradient. If not, the
+// gradient is completed, and rounded in place, before layer l-1 reads it.
 func (m *Model) completes(l int, in *Input) bool {
 	if _, scales := m.stages[l].Layer.(scalesOwn); scales && m.jump != nil {
 		return false
@@ -65,7 +67,7 @@ func (m *Model) completes(l int, in *Input) bool {
 	return m.rounds && in.Gradient && !in.Partial
 }
 
-// ownRows returns the size of the rows of terms that layer l needs to complete a gradient.
+// ownRows returns the number of elements that layer l needs in Gradient.own to complete a gradient.
 func (m *Model) ownRows(l int, in *Input) int {
 	s := &m.stages[l]
 	if _, adds := s.Layer.(addsOwn); m.completes(l, in) &&
@@ -86,8 +88,8 @@ func (m *Model) gradientIn(l int, in *Input) compute.Elements {
 	return m.Config.Stored(l-1, m.stores)
 }
 
-// gradient returns the Gradient of the rows that layer l has read, with the term of a residual
-// connection.
+// gradient returns the Gradient of the rows that layer l has read. It already has the term of the
+// residual connection, if the layer has one.
 func (m *Model) gradient(l int, in *Input, dy, y compute.Matrix,
 	epilogue compute.Epilogue) (g Gradient) {
 	if !in.Gradient {

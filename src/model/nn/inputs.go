@@ -2,7 +2,7 @@ package nn
 
 // InputAxes returns, by name, the parameters of the input layer that have an entry for each column
 // of the features, and the axis of these entries. They are the parameters that grow with the number
-// of columns. It is for graphs without vertex types, and for c that Check accepts.
+// of columns. It may be called only for graphs without vertex types, and only if Check accepts c.
 func (c Config) InputAxes() map[string]int {
 	more, axes := c, map[string]int{}
 	more.In++
@@ -17,7 +17,7 @@ func (c Config) InputAxes() map[string]int {
 	return axes
 }
 
-// Permute reorders a tensor along an axis: entry i becomes what entry order[i] was.
+// Permute reorders a tensor along an axis: the new entry i is the old entry order[i].
 func (t *Tensor) Permute(axis int, order []int) {
 	inner := 1
 	for _, n := range t.Shape[axis+1:] {

@@ -8,15 +8,15 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// jumping is jumping knowledge (Xu et al., ICML 2018): the logits follow from the rows of all
-// layers, as JumpingKnowledge and the "lin" of the models of PyTorch Geometric have it:
+// jumping is jumping knowledge (Xu et al., ICML 2018): the logits are computed from the rows of all
+// layers, as in PyTorch Geometric by JumpingKnowledge and the linear map "lin" of its models:
 //
 //	all_i    = [y_i of layer 0 | ... | y_i of layer L-1]        all [B,L*hidden]
-//	most_i   = the largest over the layers, by columns          most [B,hidden], of JumpMax alone
+//	most_i   = maximum over the layers, by columns          most [B,hidden], only for JumpMax
 //	logits_i = all_i Wᵀ + b, or most_i Wᵀ + b                   logits [B,out]
 //
-// The destinations of the last layer are the first rows of every layer. Where layers have equal
-// maxima, the first of them gets the gradient.
+// The destinations of the last layer are the first rows of every layer. If several layers have the
+// same maximum, the first of them gets the gradient.
 type jumping struct {
 	dev                     compute.Device
 	layers, hidden, out, in int  // in is the number of columns that W reads
@@ -24,7 +24,7 @@ type jumping struct {
 	max                     bool // take maxima; otherwise rows lie side by side
 	w, dw                   compute.Matrix
 	bias, dbias             []float32
-	// all, overwritten by its gradient once the gradient of W is made
+	// The matrix all. Its gradient overwrites it once the gradient of W is computed.
 	all             *buffer
 	most, dmost     *buffer
 	logits, dlogits *buffer
@@ -46,8 +46,8 @@ func (j *jumping) bind(values, grads [][]float32) {
 	j.bias, j.dbias = values[1], grads[1]
 }
 
-// reserve makes room for the given number of rows. Outputs and their gradients also get room for
-// rows of other ranks, others in number.
+// reserve makes room for the given number of rows. The logits and their gradients also get room for
+// rows of other ranks; the argument others is their number.
 func (j *jumping) reserve(rows, others int, train bool) error {
 	err := reserveAll(sized{j.all, rows * j.layers * j.hidden},
 		sized{j.logits, (rows + others) * j.out})
@@ -93,11 +93,12 @@ func (j *jumping) forward(stages []stage, rows int) compute.Matrix {
 
 func (j *jumping) dense() compute.Dense { return compute.Dense{X: j.read(), W: j.w, Bias: j.bias} }
 
-// backward makes the gradients of the parameters and of the rows of all layers, for take.
+// backward computes the gradients of the parameters and of the rows of all layers. The method take
+// returns the latter layer by layer.
 func (j *jumping) backward(dlogits compute.Matrix) {
 	j.dev.DenseBackward(compute.DenseGradients{W: j.dw, Bias: j.dbias}, dlogits, compute.Matrix{},
 		j.dense())
-	j.dev.Settle() // the gradient overwrites what was read
+	j.dev.Settle() // the gradient overwrites rows that queued kernels may still read
 	if !j.max {
 		j.dev.MatMulInput(j.rowsOfAll(), dlogits, j.w, false)
 		return
@@ -107,14 +108,14 @@ func (j *jumping) backward(dlogits compute.Matrix) {
 	j.dev.HeadMaxBackward(j.rowsOfAll(), dmost, j.rowsOfAll())
 }
 
-// take sets the first rows of dy to the gradient of layer l's rows, or adds it.
+// take sets the first rows of dy to the gradient of layer l's rows or, if add is set, adds this
+// gradient to them.
 func (j *jumping) take(dy compute.Matrix, l int, add bool) {
 	j.dev.CopyColumns(dy.RowsAt(0, j.rows), 0, j.rowsOfAll(), l*j.hidden, j.hidden, add)
 }
 
-// Output turns the rows of the last layer's destinations, as ForwardLayer returned them, into
-// logits: they are the logits, unless there is jumping knowledge. All layers have run on the
-// minibatch.
+// Output returns the logits, given the rows y that ForwardLayer returned for the last layer.
+// Without jumping knowledge the logits are y itself. All layers must have run on the minibatch.
 func (m *Model) Output(y compute.Matrix) compute.Matrix {
 	if m.jump == nil {
 		return y
@@ -122,8 +123,8 @@ func (m *Model) Output(y compute.Matrix) compute.Matrix {
 	return m.jump.forward(m.stages, y.Rows)
 }
 
-// OutputOf is Output of a model with jumping knowledge for rows of the host: those of layer l are
-// layers[l], [rows, Hidden]. It fails only if device memory runs out.
+// OutputOf is Output, for a model with jumping knowledge, from rows on the host: layers[l] [rows,
+// Hidden] has the rows of layer l. It fails only if device memory runs out.
 func (m *Model) OutputOf(layers [][]float32, rows int) (compute.Matrix, error) {
 	if err := m.ReserveOutput(rows); err != nil {
 		return compute.Matrix{}, err
@@ -148,8 +149,9 @@ func (m *Model) ReserveOutput(rows int) error {
 	return nil
 }
 
-// OutputBackward turns the gradient with respect to the logits into that of the last layer's rows.
-// With jumping knowledge, BackwardLayer adds the gradients of the other layers' rows.
+// OutputBackward computes the gradient of the last layer's rows from the gradient with respect to
+// the logits. With jumping knowledge, the rows of the other layers get a gradient too, which
+// BackwardLayer adds.
 func (m *Model) OutputBackward(dlogits compute.Matrix) compute.Matrix {
 	if m.jump == nil {
 		return dlogits
@@ -168,9 +170,10 @@ func (m *Model) OutputBackward(dlogits compute.Matrix) compute.Matrix {
 	return dy
 }
 
-// lastGradient returns the type in which the gradient of the last layer's rows is stored; with
-// jumping knowledge it has no other term. It is float32 where BackwardLayer adds it to that of the
-// rows below after the edges: then it is backpropagated through the activation in place.
+// lastGradient returns the type in which jumping knowledge stores the gradient of the last layer's
+// rows, which has no other term. The type is float32 if the layer is residual and BackwardLayer
+// adds this gradient to that of layer l-1 only after the terms of edges. The gradient is then
+// backpropagated through the activation in place.
 func (m *Model) lastGradient(in *Input) compute.Elements {
 	l := len(m.stages) - 1
 	if !m.rounds || in.Partial || m.stages[l].residual && !m.completes(l, in) {

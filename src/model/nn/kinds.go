@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// Kind is a kind of model. A new one is a row of the table and a file with its Layer.
+// Kind is a kind of model. A new kind takes one row of the table and one file with its Layer.
 type Kind struct {
 	Name, Brief     string
 	ReadsNeighbours bool // the model reads more than the rows of its seeds
 	HasHeads        bool // Config.Heads, HeadMerge and Slope apply
-	inPlace         bool // the layers complete their rows in place, in float32
+	inPlace         bool // layers write their output in several steps, in place, in float32
 	WeighsEdges     bool // Config.EdgeWeights and Estimates apply
 	MayTakeMaxima   bool // Config.Aggregation applies
-	// Config.EdgeIn applies: layers read features of edges, where there are some
+	// Config.EdgeIn applies: layers read features of edges if the graph has them.
 	ReadsEdges bool
 	NeedsEdges bool // edges must have features
-	// the layers read edges relation by relation, on a graph with one relation too
+	// The layers read edges relation by relation, even on a graph with one relation.
 	ByRelation bool
 
-	layer func(s *store, c Config, l int) Layer // layer l, of widths c.Widths(l)
-	// layer l on a graph with vertex types; nil if the kind has none
+	layer func(s *store, c Config, l int) Layer // makes layer l, whose widths are c.Widths(l)
+	// Makes layer l for a graph with vertex types; nil if the kind does not support vertex types.
 	relational func(s *store, c Config, l int) Layer
 }
 
@@ -64,8 +64,9 @@ func kindNames() (names []string) {
 	return names
 }
 
-// glorot declares a parameter drawn uniformly from +-sqrt(6/(a+b)): the default of PyTorch
-// Geometric for layers that transform before they aggregate, a and b their last two extents.
+// glorot declares a parameter whose initial values are uniform in +-sqrt(6/(a+b)), where a and b
+// are the last two extents of its shape. This is the default of PyTorch Geometric for layers that
+// multiply rows by weights before they aggregate them.
 func glorot(name string, shape ...int) Param {
 	n := len(shape)
 	return Param{Name: name, Shape: shape,

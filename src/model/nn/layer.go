@@ -6,41 +6,43 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Needs says which rows a layer reads. An input layer gets no others: rows that it does not need
+// Needs says which rows a layer reads. An input layer gets only these: rows that it does not need
 // are neither gathered nor copied to the device.
 type Needs struct {
 	Own bool // the row of every destination (Input.Own)
-	// how the rows of every destination's in-neighbours are reduced (Input.Aggregate); a sum is
-	// weighted by Weights
+	// How the rows of every destination's in-neighbours are reduced to one row (Input.Aggregate). A
+	// sum is weighted as the field Weights says.
 	Aggregate compute.Reduction
-	// the rows of all sources (Input.X), because aggregation depends on parameters
+	// The rows of all sources (Input.X), because aggregation depends on parameters.
 	Sources bool
-	// the rows of sources come type by type (Input.Types), and sources are in the order of the
-	// types
+	// The rows of sources come type by type (Input.Types), and sources are in the order of the
+	// types.
 	Types bool
-	// rows of a type may come averaged by relation, because layers only apply a linear map to them
+	// The rows of a type may come averaged by relation, because the layer only applies a linear map
+	// to them.
 	Averages bool
-	// if set, the rows of all types come averaged in minibatches where that takes fewer
-	// multiplications (Hop.Folded)
+	// If set, the rows of all types come averaged (Hop.Folded) in those minibatches in which this
+	// takes fewer multiplications.
 	Folding *Folding
 
-	// Of the hops of all layers:
-	SelfEdges bool // each destination's segment begins with an edge from itself
-	// Hop.Transposed for the input layer too, with Segments.Edges for all layers
+	// What the hops of all layers must have:
+	SelfEdges bool // each destination's segment begins with an edge from the destination itself
+	// Hop.Transposed even for the input layer, and its Segments.Edges for all layers.
 	Transposed bool
 	Relations  Relating  // Hop.Ends, OwnEnds, Targets and RowsOf
 	Weights    Weighting // Hop.Weights and TransposedWeights
 	EdgeRows   bool      // Hop.EdgeRows
-	OfData     bool      // the weights in Hop.Weights are made from the weights in the data
+	// The weights in Hop.Weights are computed from the edge weights in the data.
+	OfData bool
 }
 
-// Copies reports whether the edges of hops are copies of the sampled ones, with more edges.
+// Copies reports whether hops have copies of the sampled edges, with further edges among them.
 func (n Needs) Copies() bool { return n.SelfEdges || n.Relations != NoRelations }
 
-// OnlySums reports whether rows of neighbours are read only for a sum, mean or maximum.
+// OnlySums reports whether the layer reads rows of neighbours only for a sum, mean or maximum.
 func (n Needs) OnlySums() bool { return n.Aggregate != compute.NoReduction && !n.Sources }
 
-// Sums reports whether rows are read only for a linear map of themselves, or of their sums or
+// Sums reports whether the layer reads rows only for a linear map of the rows, or of their sums or
 // means.
 func (n Needs) Sums() bool { return !n.Sources && n.Aggregate != compute.ReduceMax }
 
@@ -48,81 +50,86 @@ func (n Needs) Sums() bool { return !n.Sources && n.Aggregate != compute.ReduceM
 // relation.
 type Relating uint8
 
-// With relations every destination has one more segment, its own, with an edge from itself. Own
-// segments follow those of the relations.
+// With relations every destination has one more segment, called its own segment, with one edge from
+// the destination itself. All own segments come after those of the relations.
 const (
 	NoRelations Relating = iota
 	OwnTogether          // all own segments are one group
-	OwnByType            // a group for each type in which relations end
-	// no own segments: sources are pairs of a source and a relation (Hop.Pairs)
+	OwnByType            // own segments form a group for each type in which relations end
+	// There are no own segments. Edges lead from pairs of a source and a relation (Hop.Pairs).
 	Paired
 )
 
 // Weighting says how the weights of edges are made.
 type Weighting uint8
 
-// The weightings. An edge has its weight in the data, or 1; an edge from a vertex to itself has 1.
-// Where a sampler knows the probability with which it drew an edge, the weight is divided by it,
-// and divisors are sums over all in-edges in the whole graph: then results are unbiased estimates
-// of those with all edges.
+// The values of Weighting. The weight of an edge is its weight in the data, or 1 if the data has
+// none. An edge from a vertex to itself has the weight 1. If the sampler knows the probability with
+// which it drew an edge, the weight is divided by this probability, and the sums below are over all
+// in-edges in the whole graph. The results are then unbiased estimates of the results with all
+// edges.
 const (
 	NoWeights    Weighting = iota
 	WeightsPlain           // the weight of the edge
-	// the weight over the sum of the destination's weights, so that weighted sums are means
+	// The weight divided by the sum of the weights into the destination, so that weighted sums are
+	// means.
 	WeightsMean
-	// GCN's: the weight over the square root of the sums at both ends, in the whole graph
+	// The weighting of GCN: the weight divided by the square root of the product of the sums of
+	// weights at both ends, in the whole graph.
 	WeightsSymmetric
 )
 
-// Hop is the topology one layer works on. The destinations are the first sources.
+// Hop is the topology that one layer works on. The destinations are also the first sources.
 type Hop struct {
 	Sources, Destinations int
-	// rows that the caller puts behind the layer's output: more sources of the next layer, which
-	// other ranks have computed
+	// Number of rows that the caller will put after the rows of the layer's output. They are
+	// further sources of the next layer, which other ranks have computed.
 	Others int
-	// in-neighbours by destination; not read where Input.Aggregate is given
+	// In-neighbours by destination. Not read if Input.Aggregate is given.
 	Forward compute.Segments
-	// destinations by source; read by backward if Input.Gradient or Needs.Transposed
+	// Destinations by source. Backward reads it if Input.Gradient or Needs.Transposed is set.
 	Transposed compute.Segments
-	// [E] weights of the edges of Forward, in host memory; nil unless wanted
+	// [E] Weights of the edges of Forward, in host memory; nil if Needs.Weights asks for none.
 	Weights           []float32
 	TransposedWeights []float32      // [E] weights of the edges of Transposed
 	EdgeRows          compute.Matrix // [E, EdgeIn] features of the edges of Forward
-	// number of edges of Forward, for Reserve if Forward is not given
+	// Number of edges of Forward, for Reserve if Forward is not given.
 	Edges int
-	// numbers of segments of Forward and of Pairs, for Reserve if those are not given; 0: their
-	// upper bound
+	// Numbers of segments of Forward and of Pairs, for Reserve if these are not given. If 0,
+	// Reserve uses an upper bound.
 	Rows, PairRows int
-	// [Destinations] original ids: they key the dropout bits; nil if nothing is dropped
+	// [Destinations] Ids in the dataset, from which dropout bits are drawn; nil if nothing is
+	// dropped.
 	Vertices []int32
-	Dropout  compute.DropoutKey // names this layer's dropout bits of this minibatch
+	Dropout  compute.DropoutKey // key of this layer's dropout bits in this minibatch
 
-	// With Needs.Relations Forward has segments of destinations and relations, and Transposed
-	// refers to these:
-	Ends []int32 // [R] one past the last segment of each relation; own segments follow
-	// [S] one past the last segment of each group of own segments, counted from the first own one
+	// With Needs.Relations, Forward has a segment for each destination and relation, and the
+	// indices of Transposed are numbers of these segments.
+	Ends []int32 // [R] 1 + last segment of each relation; own segments come after all these
+	// [S] 1 + last segment of each group of own segments, counted from the first own segment.
 	OwnEnds []int32
-	// Targets: for each destination, its segments and then S+g. Here S is the number of all
-	// segments, and g is the group of own segments of the destination (or of its type). RowsOf: for
-	// each segment or group, its destinations
+	// Targets lists for each destination its segments and then S+g. Here S is the number of all
+	// segments, and g is the group of own segments of the destination or of its type. RowsOf lists
+	// the destinations of each segment and group.
 	Targets, RowsOf compute.Segments
-	// Folded: the input layer reads the rows of all types averaged. Its z has these rows, without
-	// biases, and Targets refer to them. TypeEnds [T] are, for each type, one past the last row of
-	// each relation from it, in their order, and of own rows, counted from the type's first row.
-	// Only the length of Forward is read
+	// Folded says that the input layer reads the rows of all types averaged. Its z has these rows,
+	// without biases, and Targets refers to them. TypeEnds [T] divides the rows of each type: it
+	// lists 1 + last row of each relation from the type, in order, and 1 + last own row, counted
+	// from the type's first row. Of Forward only the length is then read.
 	Folded   bool
 	TypeEnds [][]int32
-	// If Paired, the indices of Forward are pairs of a source and a relation, sorted by relation.
-	// Pairs has the place among the sources of each pair, then of each segment's destination;
-	// PairsOf has the same by source. PairEnds [2R]: one past the last pair, and then the last
-	// segment, of each relation
+	// With Paired, the indices of Forward are numbers of pairs of a source and a relation, sorted
+	// by relation. Pairs has the index among the sources of each pair's source, then of each
+	// segment's destination. PairsOf lists, for each source, its entries in Pairs. PairEnds [2R]
+	// lists, for each relation, 1 + last pair, and then, for each relation, 1 + last segment.
 	Pairs, PairsOf compute.Segments
 	PairEnds       []int32
 }
 
 func (h *Hop) edges() int { return max(h.Edges, len(h.Forward.Indices)) }
 
-// edgeRows returns the features of the edges, also where there are no edges.
+// edgeRows returns the features of the edges. If there are no edges, the matrix is empty but has
+// cols columns.
 func (h *Hop) edgeRows(cols int) compute.Matrix {
 	if h.EdgeRows.Cols == 0 {
 		return compute.Matrix{Cols: cols}
@@ -130,35 +137,35 @@ func (h *Hop) edgeRows(cols int) compute.Matrix {
 	return h.EdgeRows
 }
 
-// Input is what one layer reads of a minibatch: the rows of all sources, or Own and Aggregate as
-// far as it needs them, or Shares.
+// Input is what one layer reads of a minibatch: the rows X of all sources, or those of Own and
+// Aggregate that the layer needs, or Shares.
 type Input struct {
 	Hop
 	X compute.Matrix // [Sources, in]
-	// rows of each type, from which the model makes the X of the input layer
+	// Rows of each type, from which the model makes X for the input layer.
 	Types     []compute.Matrix
 	Own       compute.Matrix // [Destinations, in]
 	Aggregate compute.Matrix // [Destinations, in], which the layer does not change
-	Sparse    Sparse         // sparse rows, which replace Own and Aggregate of the input layer
-	// the shares that Columns have computed, [Destinations, width] each, to be added in this order;
-	// they replace all rows of the input layer. Forward changes the first. Backward then gives the
-	// gradient of their sum
+	Sparse    Sparse         // sparse rows; the input layer reads them instead of Own and Aggregate
+	// The shares that Columns has computed, [Destinations, width] each, to be added in this order.
+	// The input layer then reads no rows. Forward overwrites the first share. Backward returns the
+	// gradient of the sum of the shares.
 	Shares []compute.Matrix
-	// gathers numbers from all ranks, for norms over all rows of the minibatch; nil unless other
-	// ranks have some of these rows
+	// Gathers numbers from all ranks that share the minibatch, for norms over all its rows; nil if
+	// this rank has all rows.
 	Gather   Gather
-	Train    bool // drop activations and make room for backward
+	Train    bool // training: drop activations, and make room for backward
 	Gradient bool // backward also returns the gradient of X
 	Partial  bool // other ranks add to that gradient, so it is not complete yet
 }
 
-// Gather returns len(own) numbers from every rank with rows of the minibatch, in rank order, own
-// among them. They are valid until the next call. All these ranks make the same calls; backward
-// says which way the layers run.
+// Gather returns the numbers own of every rank that has rows of the minibatch, in rank order, also
+// those of this rank. The result is valid until the next call. All these ranks must make the same
+// calls. The argument backward says whether layers run backward or forward.
 type Gather func(own []float32, backward bool) (all []float32, err error)
 
-// gradient returns the size of the gradient that backward gives if in.Gradient, for rows of cols
-// columns.
+// gradient returns the size of the gradient that backward returns if in.Gradient is set. The input
+// rows have cols columns.
 func (in *Input) gradient(cols int) (rows, width int) {
 	if len(in.Shares) > 0 {
 		return in.Destinations, in.Shares[0].Cols
@@ -175,10 +182,10 @@ func (in *Input) own() compute.Matrix {
 }
 
 // Layer is the convolution of one layer: it turns the rows of one hop's sources into rows of its
-// destinations. A layer keeps the inputs of its own backward (aggregates; in attention weights of
-// edges and heads) in buffers of the model's store, so the caller keeps nothing but Input.
-// Normalisation is not part of a Layer. Its epilogue is passed to Forward and Backward, because
-// devices apply it best while the rows are in the cache.
+// destinations. A layer keeps what its backward reads, such as aggregates or attention weights, in
+// buffers of the model's store, so the caller has to keep only Input. Normalisation is not part of
+// a Layer. The epilogue (activation and dropout) is passed to Forward and Backward, because devices
+// apply it fastest while the rows are in the processor's cache.
 type Layer interface {
 	// Params declares the parameters.
 	Params() []Param
@@ -186,25 +193,26 @@ type Layer interface {
 	Bind(values, grads [][]float32)
 	// Needs says which rows Forward reads.
 	Needs() Needs
-	// Reserve makes room for a forward pass over in and, if in.Train, a backward one. It fails only
-	// if device memory runs out; after it Forward and Backward cannot fail.
+	// Reserve makes room for a forward pass over in and, if in.Train is set, for a backward pass.
+	// It fails only if device memory runs out. After it Forward and Backward cannot fail.
 	Reserve(in *Input) error
 	// Flops returns the multiplications and additions in the matrix products of Forward and
-	// Backward on a hop, of which only the counts are read; gradient is Input.Gradient.
+	// Backward on a hop, of which it reads only the counts. The argument gradient is
+	// Input.Gradient.
 	Flops(h *Hop, gradient bool) int
 	// Forward sets y [Destinations, out], and applies the epilogue to it.
 	Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue)
 	// Backward backpropagates dy [Destinations, out], the gradient with respect to y, through the
-	// epilogue in place. From the result it sets the gradients of the parameters, which
-	// Device.Settle completes, and, if in.Gradient, dx, as its completion says. Forward ran before,
-	// on the same input, and gave y.
+	// epilogue in place. From the result it computes the gradients of the parameters, which
+	// Device.Settle completes. If in.Gradient is set, it also computes dx (see Gradient). Forward
+	// must have run before on the same input, with the result y.
 	Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue)
 }
 
-// makesArrays is a layer that makes host arrays for its kernels in every step.
+// makesArrays is implemented by a layer that makes host arrays for its kernels in every step.
 type makesArrays interface{ makesArrays() }
 
-// MakesArrays reports whether kernels are given host arrays that a layer makes in the step.
+// MakesArrays reports whether a layer of the model makes host arrays for its kernels in every step.
 func (m *Model) MakesArrays() bool {
 	return slices.ContainsFunc(m.stages, func(s stage) bool {
 		_, makes := s.Layer.(makesArrays)
@@ -212,7 +220,8 @@ func (m *Model) MakesArrays() bool {
 	})
 }
 
-// steady is a layer whose kernels read arrays that no minibatch changes.
+// steady is implemented by a layer whose kernels read host arrays that stay the same for all
+// minibatches.
 type steady interface{ steady() []compute.Segments }
 
 // Steady returns the host arrays that kernels read in every minibatch and that never change.

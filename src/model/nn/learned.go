@@ -14,7 +14,7 @@ import (
 )
 
 // Learned holds rows that are trained with the model, for vertices without features. A rank has the
-// rows of its own vertices and their moments, and no others.
+// rows of its own vertices only, and their optimiser moments.
 //
 //	Tables  [n_0, Cols]  [n_1, Cols]  ...   one table for each part and type of own vertices
 //
@@ -27,36 +27,40 @@ type Learned struct {
 	options          LearnedOptions
 	rows, m, v, best []float32 // [all rows, Cols]; m, v and best only in training
 	base             []int     // [Ranges] index of the first row of each range in these arrays
-	original         []int32   // [own vertices] the ids that key the first rows
-	key              uint64    // random key of the first rows
+	// [own vertices] ids in the dataset, from which the initial rows are drawn.
+	original []int32
+	key      uint64 // random key of the initial rows
 
 	// The gradients of this step, in the order of Add.
 	own   []int32   // vertices
 	grads []float32 // [gradients, Cols]
-	came  [][]given // [K] those of each rank's minibatches
-	// [all rows] position of the row in the field of, from 1; 0: it has no gradient yet
-	place   []int32
-	of      []int32 // indices of the rows with gradients
-	to      []int32 // [gradients] positions of their rows in of, in the order of streams
+	came  [][]given // [K] gradients from each rank's minibatches, as ranges of grads
+	// [all rows] 1 + position of the row in the field of; 0 if the row has no gradient yet.
+	place []int32
+	of    []int32 // indices of the rows that have gradients
+	// [gradients] value of place for the row of each gradient, in the order of streams.
+	to      []int32
 	indptr  []int32 // the gradients of row of[i] are indices[indptr[i]:indptr[i+1]], by stream
 	indices []int32
 }
 
 // LearnedOptions say how rows begin and how they are trained.
 type LearnedOptions struct {
-	LR     float64 // learning rate where the schedule's is Base, > 0; both are scaled alike
-	Scale  float64 // rows begin uniform in [-Scale, Scale); 0: as zeros
-	Decay  float64 // weight decay of rows with a gradient, decoupled as in AdamW; 0: none
+	// Learning rate when the schedule's rate is Base, > 0; a factor of the schedule applies to
+	// both.
+	LR     float64
+	Scale  float64 // initial rows are uniform in [-Scale, Scale); with 0 they are zeros
+	Decay  float64 // weight decay of rows that have a gradient, decoupled as in AdamW; 0 for none
 	Unread Unread
 }
 
 // Unread is what evaluation reads of the row of a vertex that no minibatch of training has read.
 type Unread string
 
-// The words of Unread.
+// The values of Unread.
 const (
-	UnreadZero Unread = "zero" // zeros: nothing is known of the vertex
-	UnreadKeep Unread = "keep" // the row as it began
+	UnreadZero Unread = "zero" // zeros, because nothing is known of the vertex
+	UnreadKeep Unread = "keep" // the initial row
 )
 
 // LearnedRange is a table of consecutive own vertices, counted from the first of the rank.
@@ -66,12 +70,13 @@ type LearnedRange struct {
 	First, End int
 }
 
-// given are the gradients first to end-1.
+// given is the range first to end-1 of the gradients in Learned.grads.
 type given struct{ first, end int }
 
-// NewLearned makes rows of cols columns for ranges of own vertices, whose ids in the dataset are
-// original. Every number is drawn by seed, id and column, so it depends on no other row. If trained
-// is set, it makes room for an optimiser and the best rows.
+// NewLearned makes rows of cols columns for ranges of own vertices. The argument original has the
+// vertices' ids in the dataset. Every number is drawn from seed, id and column, so it does not
+// depend on which other rows there are. If trained is set, it also makes room for optimiser moments
+// and for the best rows.
 func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, o LearnedOptions,
 	trained bool) *Learned {
 	l := &Learned{Cols: cols, Ranges: ranges, original: original, options: o,
@@ -91,7 +96,7 @@ func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, 
 	return l
 }
 
-// draw sets the row of a vertex to the numbers with which it begins.
+// draw sets the row of a vertex to its initial numbers.
 func (l *Learned) draw(row []float32, original int32) {
 	first, scale := uint64(original)*uint64(l.Cols), float32(l.options.Scale)
 	for c := range row {
@@ -110,9 +115,9 @@ func (l *Learned) each(f func(row []float32, i int, original int32)) {
 	}
 }
 
-// eachUnread calls f, with UnreadZero, for every row that no step has changed: its moments are 0. A
-// row that had a gradient has a moment that is not 0, unless the gradient was too small to move the
-// row.
+// With UnreadZero, eachUnread calls f for every row that no step has changed. It recognises these
+// rows by moments that are all 0. A row that had a gradient has a moment that is not 0, unless the
+// gradient was too small to change the row.
 func (l *Learned) eachUnread(f func(row []float32, original int32)) {
 	if l.options.Unread != UnreadZero || l.v == nil {
 		return
@@ -129,8 +134,8 @@ func moves(of []float32) bool {
 	return slices.ContainsFunc(of, func(x float32) bool { return x != 0 })
 }
 
-// Hide sets, with UnreadZero, the rows that no step has changed to 0 for evaluation, and Show brings
-// back the numbers with which they began. Otherwise both do nothing. Between the two no minibatch of
+// With UnreadZero, Hide sets the rows that no step has changed to 0 for evaluation, and Show
+// restores their initial numbers. Otherwise both do nothing. Between Hide and Show no minibatch of
 // training may be under way. O(all rows).
 func (l *Learned) Hide() { l.eachUnread(func(row []float32, _ int32) { clear(row) }) }
 
@@ -146,8 +151,8 @@ func (l *Learned) table(k int) []float32 {
 func (l *Learned) Table(k int) []byte { return mem.Bytes(l.table(k)) }
 
 // Add makes room for gradients, [len(own), Cols], of the rows of own vertices that a minibatch of a
-// rank has read, each vertex once. They are to be set before the next Add or Update. Minibatches of
-// a rank come in their order.
+// rank has read, each vertex once. The caller must set them before the next Add or Update. The
+// minibatches of a rank must be added in order.
 func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	for len(l.came) <= rank {
 		l.came = append(l.came, nil)
@@ -160,14 +165,14 @@ func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	return matrix(l.grads[n*l.Cols:], len(own), l.Cols)
 }
 
-// Update makes step number step of SparseAdam with the gradients that Add has got since the last
-// one, in tiles on the threads of a device: the gradients of a row are added in the order of
-// streams, so the sum depends neither on the number of ranks nor on that of threads. O(gradients).
-// Only rows with a gradient decay, before the step, as with AdamW. If others did, a row would
-// shrink by how often other rows are read, and a row without any gradient would not stay as it
-// began.
-// Source: torch.optim.SparseAdam, with its order of operations: moments of rows without a gradient
-// stay, all rows count the same steps, and eps is added before the bias of v is corrected.
+// Update makes one step of SparseAdam, whose number is the argument step, with the gradients added
+// since the last Update. It runs in tiles on the threads of a device. The gradients of a row are
+// added in the order of streams, so their sum depends neither on the number of ranks nor on the
+// number of threads. O(gradients). Only rows with a gradient decay, before the step, as with AdamW.
+// If other rows decayed too, a row would shrink the more, the more often other rows are read, and a
+// row without any gradient would not keep its initial numbers. Source: torch.optim.SparseAdam, with
+// its order of operations: the moments of rows without a gradient do not change, all rows count the
+// same steps, and eps is added before the bias of v is corrected.
 func (l *Learned) Update(device compute.Device, host compute.Host, o OptimizerOptions, lr float64,
 	step int) {
 	if l.Cols == 0 {
@@ -194,10 +199,10 @@ func (l *Learned) Update(device compute.Device, host compute.Host, o OptimizerOp
 	}
 }
 
-// updateRows are the rows of a tile of Update.
+// updateRows is the number of rows in a tile of Update.
 const updateRows = 128
 
-// list lists the rows with gradients, and the gradients of each row in the order of streams.
+// list lists the rows that have gradients, and the gradients of each row in the order of streams.
 func (l *Learned) list() {
 	n := len(l.own)
 	l.of, l.to = mem.Grow(l.of[:0], n)[:0], mem.Grow(l.to[:0], n)[:0]
@@ -223,7 +228,7 @@ func (l *Learned) list() {
 		l.place[row] = 0
 		l.indptr[i+1] += l.indptr[i]
 	}
-	// From here on indptr[i-1] is where the next gradient of the i-th row goes.
+	// From here on indptr[i-1] is the position in indices for the next gradient of the i-th row.
 	k := 0
 	for _, of := range l.came {
 		for _, is := range of {
@@ -239,7 +244,7 @@ func (l *Learned) list() {
 	l.indptr[0] = 0
 }
 
-// find returns the number of the range of an own vertex. It looks in range k first.
+// find returns the number of the range that has an own vertex. It looks in range k first.
 func (l *Learned) find(k int, own int32) int {
 	for n := len(l.Ranges); n > 0; n-- {
 		if r := &l.Ranges[k]; int(own) >= r.First && int(own) < r.End {
@@ -254,11 +259,11 @@ func (l *Learned) find(k int, own int32) int {
 func (l *Learned) KeepBest() { copy(l.best, l.rows) }
 func (l *Learned) UseBest()  { copy(l.rows, l.best) }
 
-// Finite reports whether rows and moments are numbers.
+// Finite reports whether all rows and moments are finite.
 func (l *Learned) Finite() bool { return Finite(l.rows) && Finite(l.m) && Finite(l.v) }
 
-// Digest returns the sum of the hashes of all own rows: the sum over ranks depends neither on their
-// number nor on who owns a row.
+// Digest returns the sum of the hashes of all own rows. Added over ranks, it depends neither on the
+// number of ranks nor on which rank owns a row.
 func (l *Learned) Digest() (sum uint64) {
 	row := binary.LittleEndian.AppendUint32(nil, 0)
 	for k, r := range l.Ranges {
@@ -279,7 +284,8 @@ func (l *Learned) Bytes() int64 {
 	return 4 * int64(n)
 }
 
-// The names of the tensors of a part's learned rows; the type of the vertices follows the name.
+// The beginnings of the names of the tensors of a part's learned rows. The type of the vertices
+// comes after them.
 const (
 	LearnedRows = "rows"
 	learnedM    = "m"
@@ -287,8 +293,8 @@ const (
 	LearnedBest = "best"
 )
 
-// arrays returns the arrays of a checkpoint and the names of their tensors; the best rows too if
-// best.
+// arrays returns the arrays that a checkpoint has, and the names of their tensors. If best is set,
+// they include the best rows.
 func (l *Learned) arrays(best bool) (names []string, of [][]float32) {
 	names, of = []string{LearnedRows, learnedM, learnedV}, [][]float32{l.rows, l.m, l.v}
 	if best {
@@ -297,7 +303,7 @@ func (l *Learned) arrays(best bool) (names []string, of [][]float32) {
 	return names, of
 }
 
-// tensors returns views of an array: one for each range of a part.
+// tensors returns views of an array, one for each range of rows in a part.
 func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor) {
 	for k, r := range l.Ranges {
 		if r.Part != part {
@@ -317,8 +323,8 @@ func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor)
 // RowsOf returns the rows of a part under the name LearnedRows or LearnedBest, without copying.
 func (l *Learned) RowsOf(part int, name string) []Tensor { return l.tensors(part, name, l.rows) }
 
-// HideOf is Hide for the rows of a part of a checkpoint. It reads their moments with the function
-// read, one after the other, and holds as much memory as the rows.
+// HideOf is Hide for the rows of a part that are read from a checkpoint. It reads their two moments
+// with the function read, one after the other. For this it needs as much memory as the rows take.
 func (l *Learned) HideOf(part int, read func([]Tensor) error) error {
 	if l.options.Unread != UnreadZero {
 		return nil
@@ -356,7 +362,8 @@ func (l *Learned) HideOf(part int, read func([]Tensor) error) error {
 	return nil
 }
 
-// StateOf returns rows and moments of a part, without copying, and the best rows if best.
+// StateOf returns views of the rows and moments of a part. If best is set, it also returns the best
+// rows.
 func (l *Learned) StateOf(part int, best bool) (all []Tensor) {
 	names, arrays := l.arrays(best)
 	for i, name := range names {

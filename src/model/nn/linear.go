@@ -7,7 +7,7 @@ import (
 )
 
 // linear is the layer of the baseline without the graph: y = x Wᵀ + b. It reads no neighbours, so
-// its hops have as many sources as destinations: the seeds, in every layer.
+// in every layer both the sources and the destinations of the hop are the seeds.
 type linear struct {
 	dev         compute.Device
 	name        string
@@ -47,8 +47,8 @@ func (d *linear) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * h.Destinations * d.in * d.out
 }
 
-// passes returns the number of products of one size: one forward, one for the gradient of the
-// weights, and one for the gradient of the input, if wanted.
+// passes returns how many matrix products of the same size a linear map takes: one forward, one for
+// the gradient of the weights and, if gradient is set, one for the gradient of the input.
 func passes(gradient bool) int {
 	if gradient {
 		return 3

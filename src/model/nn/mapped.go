@@ -6,10 +6,12 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// MapsFirst reports whether layer l is a sum or mean of rows followed by linear maps to fewer
-// columns in all. Where every vertex is a source, as in inference layer by layer, such a layer maps
-// each row once and then adds the narrower rows: the same numbers up to rounding, and fewer bytes
-// along every edge. A minibatch has more sources than destinations, so training adds first.
+// MapsFirst reports whether inference should compute layer l by mapping rows first and adding them
+// afterwards. The layer must be a sum or mean of rows followed by linear maps, and the results of
+// all maps together must have fewer columns than a row. In inference layer by layer every vertex is
+// a source. So each row is mapped once, and then the narrower rows are added along the edges. This
+// gives the same numbers up to rounding, and moves fewer bytes along every edge. A minibatch has
+// more sources than destinations, so training adds first.
 func (c Config) MapsFirst(l int) bool {
 	if l == 0 || l != c.Layers-1 || c.hidden(l) || c.Schema.Typed() {
 		return false
@@ -20,7 +22,8 @@ func (c Config) MapsFirst(l int) bool {
 		c.MappedColumns(l) < in
 }
 
-// MappedColumns returns the columns of the rows that MapFirst makes of a row of layer l.
+// MappedColumns returns the total number of columns of the rows that MapFirst makes from one input
+// row of layer l.
 func (c Config) MappedColumns(l int) int {
 	_, out := c.Widths(l)
 	if c.layer(l).Needs().Own {
@@ -34,8 +37,8 @@ func (c Config) MappedColumns(l int) int {
 //
 //	sum or mean of the neighbours' rows + own row + bias
 //
-// Both are [N,out], valid until the next call; own is the zero Matrix if the layer reads no own
-// rows. It fails only if device memory runs out.
+// Both results are [N,out] and valid until the next call. If the layer reads no own rows, own is
+// the zero Matrix. It fails only if device memory runs out.
 func (m *Model) MapFirst(l int, x compute.Matrix) (neighbours, own compute.Matrix, err error) {
 	if err := m.ReserveMapped(l, x.Rows); err != nil {
 		return neighbours, own, err
@@ -50,8 +53,8 @@ func (m *Model) MapFirst(l int, x compute.Matrix) (neighbours, own compute.Matri
 	return mapped[0], mapped[1], nil
 }
 
-// ReserveMapped makes room for MapFirst on the given number of rows, which calls it. It fails only
-// if device memory runs out.
+// ReserveMapped makes room for MapFirst on the given number of rows. MapFirst calls it. It fails
+// only if device memory runs out.
 func (m *Model) ReserveMapped(l, rows int) error {
 	for k, t := range m.mapsOf(l) {
 		if err := m.mapped[k].reserve(rows * t.w.Rows); err != nil {
@@ -61,7 +64,8 @@ func (m *Model) ReserveMapped(l, rows int) error {
 	return nil
 }
 
-// mapsOf returns the matrices of layer l: of sums of neighbours' rows, and of own rows.
+// mapsOf returns the two matrices of layer l: the one for sums of neighbours' rows, and the one for
+// own rows.
 func (m *Model) mapsOf(l int) [2]trained {
 	return m.stages[l].Layer.(columnwise).firstMap().weights
 }

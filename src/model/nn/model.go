@@ -8,7 +8,7 @@ import (
 	"halognn/src/model/task"
 )
 
-// normEps is PyTorch's default.
+// normEps is added to the variance in LayerNorm and BatchNorm. It is PyTorch's default.
 const normEps = 1e-5
 
 // Model is a stack of layers with their parameters and the memory of one minibatch. Make it with
@@ -22,23 +22,25 @@ type Model struct {
 	stages []stage
 	inputs []Input // input of each layer's last forward pass
 
-	project *projection // nil: the graph has no vertex types
-	sparse  *sparseMap  // nil: the input layer reads no sparse rows
-	jump    *jumping    // nil: the last layer makes the logits
+	project *projection // nil if the graph has no vertex types
+	sparse  *sparseMap  // nil if the input layer reads no sparse rows
+	jump    *jumping    // jumping knowledge; nil if the model has none
 	scorer  task.Scorer
 	task    *task.Task
 	loss    task.LossFunc // loss of training
-	// loss of training for a host that does not wait; nil if it must wait
+	// Loss of training that the device computes alone; nil if the host must take part and wait for
+	// it.
 	queues task.QueuedLossFunc
-	queued queuedLoss // queued loss of the last minibatch
+	queued queuedLoss // result of queues for the last minibatch
 
-	scale task.Scale // scale of outputs that are numbers
+	scale task.Scale // how outputs of regression are scaled
 
-	// grad holds the gradients with respect to layer outputs: layer l's is in grad[l%2], and its
-	// backward writes that of layer l-1 into the other.
+	// grad holds gradients with respect to layer outputs. The gradient of layer l's output is in
+	// grad[l%2]. Backward of layer l writes the gradient of layer l-1's output into the other
+	// buffer.
 	grad   [2]*buffer
-	dx     Gradient         // the gradient that BackwardLayer makes
-	own    *buffer          // memory of the terms of dx
+	dx     Gradient         // gradient that BackwardLayer computes
+	own    *buffer          // memory of dx.own
 	mapped [2]*buffer       // rows that MapFirst makes
 	rounds bool             // gradients of hidden rows are rounded
 	stores compute.Elements // the type in which the device stores rows
@@ -49,12 +51,16 @@ type stage struct {
 	Layer
 	in, out int
 	y       *buffer // [D,out] output, after normalisation, activation and dropout
-	norm    *norm   // LayerNorm; nil if there is none
+	norm    *norm   // nil if the layer has no LayerNorm
 	batch   *batchNorm
-	hidden  bool // its output is normalised, activated and dropped out: it is not the logits
+	// Whether the output is hidden rows, which are normalised, activated and dropped out, not
+	// logits.
+	hidden bool
 
-	residual bool    // the destinations' own rows are added before the activation
-	dsum     *buffer // [D,out] gradient below the norm, while the sum's gradient is still needed
+	residual bool // whether the destinations' own rows are added before the activation
+	// [D,out] gradient with respect to the norm's input, if the gradient of its output is still
+	// needed.
+	dsum *buffer
 }
 
 // norm is a LayerNorm and the inputs of its backward.
@@ -64,10 +70,10 @@ type norm struct {
 	mean, rstd                 *buffer   // [D]
 }
 
-// NewModel allocates a model of architecture c on dev and draws its parameters from seed: uniform
-// in +-1/sqrt(fan in), as PyTorch does, LayerNorm 1 and 0. Equal (c, seed) give equal parameters on
-// every rank. Memory for activations is allocated by the first forward pass or by Reserve. Close
-// frees everything.
+// NewModel allocates a model of architecture c on dev and draws its parameters from seed. They are
+// uniform in +-1/sqrt(fan in), as in PyTorch, except that LayerNorm begins with weights 1 and
+// biases 0. Equal c and seed give equal parameters on every rank. Memory for activations is
+// allocated by the first forward pass or by Reserve. Close frees everything.
 func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -124,7 +130,8 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	return m, nil
 }
 
-// SetObjective makes the loss of training use o. Validation and inference compute no loss.
+// SetObjective sets the objective of the training loss. Validation and inference compute no loss,
+// so it does not affect them.
 func (m *Model) SetObjective(o task.Objective) error {
 	scratch := m.store.buffer()
 	if err := scratch.reserve(task.ScorerScratch(m.Config.Scorer, m.Config.Out,
@@ -147,8 +154,8 @@ func (m *Model) SetScale(s task.Scale) { m.scale = s }
 // Scale returns what SetScale or SetObjective set.
 func (m *Model) Scale() task.Scale { return m.scale }
 
-// Undo turns rows of outputs on the host into what the model predicts, in place: numbers are
-// brought to the unit of the targets, scores of classes stay. Embeddings of links are no outputs.
+// Undo turns rows of outputs on the host into what the model predicts, in place. Numbers are scaled
+// to the unit of the targets. Scores of classes do not change, nor do embeddings in tasks of links.
 func (m *Model) Undo(z []float32) {
 	if !m.task.Embeds {
 		m.scale.Undo(z)
@@ -206,12 +213,14 @@ func (m *Model) Close() {
 	m.Params.free()
 }
 
-// Needs says which rows the input layer reads, so that preparation gathers or aggregates them.
+// Needs says which rows the input layer reads. The preparation of a minibatch gathers or aggregates
+// these rows.
 func (m *Model) Needs() Needs { return m.Config.Needs() }
 
-// Reserve makes room for layer l to run on an input of the given size; it reads only counts, flags
-// and whether Aggregate is given. ForwardLayer calls it. If it is called beforehand with the
-// largest sizes to come, memory does not move later. It fails only if device memory runs out.
+// Reserve makes room for layer l to run on the input in, of which it reads only counts, flags and
+// whether Aggregate is given. ForwardLayer calls it. If it is called before the first pass with the
+// largest sizes to come, no memory has to be allocated later. It fails only if device memory runs
+// out.
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
 	err := errors.Join(s.y.reserve((rows+in.Others)*s.out), s.Layer.Reserve(in))
@@ -250,8 +259,8 @@ func (m *Model) Reserve(l int, in *Input) error {
 }
 
 // ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the
-// layer runs again. The capacity of its Data has in.Others rows more, which are the caller's.
-// Without in.Train there is no dropout. Errors are as for Reserve, and those of in.Gather.
+// layer runs again. Its Data has capacity for in.Others further rows, which the caller may use.
+// Without in.Train there is no dropout. It fails if device memory runs out or in.Gather fails.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if l == 0 && in.Sparse.given() {
 		if err := m.ReserveSparse(in); err != nil {
@@ -285,13 +294,14 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	return y, nil
 }
 
-// LastHidden returns the rows of the destinations that the last layer has read in its last forward
-// pass, [Destinations, in], valid until the pass before it runs again: the hidden rows of the
-// seeds.
+// LastHidden returns the hidden rows of the seeds: the destinations' rows that the last layer has
+// read in its last forward pass, [Destinations, in]. They are valid until the layer before the last
+// runs again.
 func (m *Model) LastHidden() compute.Matrix { return m.inputs[len(m.inputs)-1].own() }
 
-// epilogue returns the epilogue of a layer's sum, or of its norm: destinations' own rows are added,
-// hidden rows activated and dropped out.
+// epilogue returns what is done with a layer's result, after the norm if there is one. With a
+// residual connection the destinations' own rows are added; hidden rows are then activated and
+// dropped out.
 func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	if s.residual {
 		e.Add = in.own()
@@ -307,7 +317,8 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	return e
 }
 
-// below returns the buffer of the norm's input. The gradient overwrites it once it is made.
+// below returns the buffer of the norm's input. The gradient with respect to this input later
+// overwrites it.
 func (s *stage) below() *buffer {
 	if s.batch != nil {
 		return s.batch.x
@@ -324,13 +335,14 @@ func (m *Model) dropped(in *Input) float32 {
 }
 
 // BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with
-// respect to its output, which it overwrites. The layer's bucket of Params.Grads is then complete,
-// once the device has caught up; with in.Shares it still lacks what Columns.Backward sets. It
-// returns the gradient with respect to in.X, [Sources, in], or to the sum of in.Shares, or to the
-// products of folded rows (RowGradient), valid until layer l-1 has run backward. Without
-// in.Gradient it returns an empty matrix: the input layer needs no such gradient unless features
-// are trained, and it would be the largest of all. ForwardLayer ran before, on the same input with
-// in.Train. Errors are those of in.Gather.
+// respect to its output, which it overwrites. The layer's bucket of Params.Grads is complete once
+// the device has finished its queued work; with in.Shares it still lacks the gradients that
+// Columns.Backward sets. BackwardLayer returns the gradient with respect to in.X, [Sources, in].
+// With in.Shares it returns the gradient of their sum instead, and for a folded minibatch that of
+// the products of folded rows (see RowGradient). The result is valid until layer l-1 has run
+// backward. Without in.Gradient it returns an empty matrix: the input layer needs no such gradient
+// unless features are trained, and it would be the largest gradient of all. ForwardLayer must have
+// run before on the same input with in.Train. It fails only if in.Gather fails.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix, err error) {
 	s := &m.stages[l]
 	if l < len(m.stages)-1 && !m.completes(l+1, &m.inputs[l+1]) {
@@ -349,11 +361,12 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in " +
 			"place")
 	}
-	// sum is the gradient with respect to the activation's input
+	// The variable sum is the gradient with respect to the input of the activation.
 	switch normed := s.norm != nil || s.batch != nil; {
 	case later && normed:
 		dy = s.dsum.matrix(dy.Rows, s.out)
-	case normed && dy.BF16 != nil: // dy stays; the gradient below a norm is float32
+	// Dy is not overwritten, because the gradient below a norm is float32.
+	case normed && dy.BF16 != nil:
 		dy = s.below().matrix(dy.Rows, s.out)
 	}
 	if n := s.norm; n != nil {

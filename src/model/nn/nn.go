@@ -18,15 +18,15 @@
 //	offset 0        16                        ...                         Len
 //	       │ header │ [statistics] │ layer L-1 │ layer L-2 │ ... │ layer 0 │
 //	       └── bucket L-1 ────────────────────┘└─ bucket ─┘     └ bucket ─┘
-//	       loss, counts and batch statistics of the step are known before backward starts: they
-//	       travel in the first bucket
+//	       Loss, counts and batch statistics of the step are known before backward starts, so they
+//	       travel in the first bucket.
 //
-// The input layer of a mean aggregator does not read its sources: it reads rows aggregated during
-// preparation (Input.Own, Input.Aggregate), which are several times fewer. Each layer declares its
-// inputs (Needs).
+// An input layer that takes means of neighbours does not read its sources. It reads rows that were
+// aggregated while the minibatch was prepared (Input.Own, Input.Aggregate), which are several times
+// fewer. Each layer declares which rows it reads (Needs).
 //
-// In steady state nothing is allocated: activations live in device memory that grows, with slack,
-// to the largest block seen. One goroutine uses a model at a time.
+// In steady state nothing is allocated: the device memory for activations grows to the size of the
+// largest minibatch so far, and some slack. One goroutine uses a model at a time.
 package nn
 
 import (
@@ -56,7 +56,7 @@ const (
 	ELU  = "elu"
 )
 
-// The layers whose rows the logits are computed from.
+// From which layers' rows the logits are computed.
 const (
 	JumpNone = "none" // the last layer, whose rows are the logits
 	JumpCat  = "cat"  // all layers: their rows side by side, through a linear map
@@ -71,12 +71,12 @@ const (
 
 // How GCN weighs an edge.
 const (
-	// divide by the sum of the destination's edges in the hop, which gives a mean
+	// divide by the sum of the weights into the destination in the hop, which gives a mean
 	GCNRight = "right"
 	GCNBoth  = "both" // divide by the degrees of both ends in the whole graph
 )
 
-// How hidden rows are made of heads; the heads of the last layer are always averaged.
+// How the results of heads become hidden rows. In the last layer heads are always averaged.
 const (
 	HeadsConcat = "concat" // side by side: Config.Heads divides Config.Hidden
 	HeadsMean   = "mean"   // their mean: each head is as wide as the hidden rows
@@ -85,50 +85,60 @@ const (
 // Config is the architecture of a model.
 type Config struct {
 	Kind   string // name in the table kinds
-	Layers int    // convolutions, >= 1
-	// widths of features, of hidden rows (not used with one layer) and of logits, each >= 1
+	Layers int    // number of convolutions, >= 1
+	// Widths of features, of hidden rows and of logits, each >= 1. Hidden is not used with one
+	// layer.
 	In, Hidden, Out int
-	Dropout         float32 // probability in [0,1) of dropping a hidden activation; 0: none are
+	Dropout         float32 // probability in [0,1) of dropping a hidden activation
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
-	Activation      string  // ReLU or ELU, in every hidden layer; empty: ReLU
+	Activation      string  // ReLU or ELU, in every hidden layer; empty means ReLU
 	EdgeFeatures    bool    // read the features of edges if there are any, which sets EdgeIn
-	EdgeIn          int     // columns of the edge features that layers read; 0: none
-	EdgeWeights     bool    // weigh edges by the weights that they have in the data
-	// training weighs edges by 1/q, where q is the probability that an edge was drawn: sums over
-	// drawn edges then estimate the sums over all in-edges
+	// Number of columns of the edge features that layers read; 0 if they read none.
+	EdgeIn      int
+	EdgeWeights bool // whether edges are weighted by their weights in the data
+	// Whether training weights edges by 1/q, where q is the probability that an edge was drawn.
+	// Sums over drawn edges then estimate the sums over all in-edges.
 	Estimates bool
-	// adds a vertex's own row to the sum before the activation, where both are hidden rows
+	// Whether a vertex's own row is added to the layer's result before the activation, if both are
+	// hidden rows.
 	Residual bool
-	Jumping  string // JumpNone, JumpCat or JumpMax; empty: JumpNone
+	Jumping  string // JumpNone, JumpCat or JumpMax; empty means JumpNone
 	Task     string // name in the table of package task
 	Scorer   string // score of links, which may have parameters; only for tasks of links
-	// number of outputs of the score of links with labels; 0: one score, by which links are ranked
+	// If links have labels, the number of outputs for a link. If 0, a link has one score, by which
+	// links are ranked.
 	Rated int
 
-	// on a graph with vertex types: the types and the relations. In is then the width to which the
-	// model maps all rows
+	// The vertex types and relations of a graph with types. In is then the width to which the model
+	// maps all rows.
 	Schema       graph.Schema
-	TypeFeatures []int // the width of each type's rows; 0: the type has none
-	Project      int   // the width to which rows are mapped; 0: Hidden
-	// number of basis matrices, which each relation combines; 0: none; only for kind rgcn
+	TypeFeatures []int // width of each type's rows; 0 if the type has no rows
+	Project      int   // width to which rows are mapped; 0 means Hidden
+	// Number of basis matrices, of which each relation's weights are a combination; 0 if relations
+	// have matrices of their own. Only for kind rgcn.
 	Bases int
-	// when the maps of types and the weights of relations become one product; the device decides,
-	// not the user
+	// For which minibatches the maps of types and the weights of relations are multiplied into one
+	// matrix. The device decides this, not the user.
 	Fold Fold
 
-	Learned int // columns of the rows that vertices without features learn; 0: they have none
-	// [T] which types have learned rows, whose width is in TypeFeatures or In; nil: none
+	// Number of columns of the rows that are learned for vertices without features; 0 for none.
+	Learned int
+	// [T] Which types have learned rows, whose width is in TypeFeatures or In. It is nil if no type
+	// has.
 	Learns []bool
 
-	Aggregation string // for kind sage: AggregateMean or AggregateMax; empty: AggregateMean
-	GCNNorm     string // for kind gcn: GCNRight or GCNBoth; empty: GCNRight
+	Aggregation string // for kind sage: AggregateMean or AggregateMax; empty means AggregateMean
+	GCNNorm     string // for kind gcn: GCNRight or GCNBoth; empty means GCNRight
 	Heads       int    // number of heads, >= 1; only for kinds with attention
-	HeadMerge   string // for kinds with attention: HeadsConcat or HeadsMean; empty: HeadsConcat
-	// for kinds with attention: factor in [0,1] by which LeakyReLU multiplies scores < 0; 0: ReLU
+	// For kinds with attention: HeadsConcat or HeadsMean; empty means HeadsConcat.
+	HeadMerge string
+	// For kinds with attention, the factor in [0,1] by which LeakyReLU multiplies scores below 0.
+	// With 0 it is a ReLU.
 	Slope float32
 }
 
-// Outputs returns the number of outputs for a seed: logits, or outputs for a link's label.
+// Outputs returns the number of outputs for a seed: its logits, or the outputs for the label of a
+// link.
 func (c Config) Outputs() int { return cmp.Or(c.Rated, c.Out) }
 
 // ReadsNeighbours reports whether the model reads more than the rows of its seeds.
@@ -137,14 +147,15 @@ func (c Config) ReadsNeighbours() bool {
 	return k == nil || k.ReadsNeighbours
 }
 
-// Weighs reports whether the layers can weigh edges: their aggregation is a sum or a mean.
+// Weighs reports whether the layers can weight edges. They can if their aggregation is a sum or a
+// mean.
 func (c Config) Weighs() bool {
 	k := FindKind(c.Kind)
 	return k != nil && k.WeighsEdges && !c.TakesMaxima()
 }
 
-// TakesMaxima reports whether the layers aggregate neighbours by maxima. Kinds that aggregate in
-// one way alone ignore Aggregation.
+// TakesMaxima reports whether the layers aggregate neighbours by maxima. Kinds that can aggregate
+// in only one way ignore Config.Aggregation.
 func (c Config) TakesMaxima() bool {
 	k := FindKind(c.Kind)
 	return k != nil && k.MayTakeMaxima && c.Aggregation == AggregateMax
@@ -162,7 +173,7 @@ func (c Config) Widths(l int) (in, out int) {
 	return in, out
 }
 
-// BatchNorms returns the number of norms over all rows of a minibatch.
+// BatchNorms returns the number of batch norms in the model.
 func (c Config) BatchNorms() int {
 	n := 0
 	for l := 0; l < c.Layers && c.Norm == NormBatch && c.hidden(l); l++ {
@@ -174,12 +185,12 @@ func (c Config) BatchNorms() int {
 // Jumps reports whether the model has jumping knowledge.
 func (c Config) Jumps() bool { return c.Jumping == JumpCat || c.Jumping == JumpMax }
 
-// hidden reports whether layer l gives hidden rows, not logits.
+// hidden reports whether the result of layer l is hidden rows, not logits.
 func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
 
 // stores reports whether the rows of layer l are stored in the type in which the device stores
-// rows: those of hidden layers that end in a product or a norm. Layers with attention or relations
-// complete theirs in place, in float32.
+// rows. This holds for hidden layers that end in a matrix product or a norm. Layers with attention
+// or relations write their rows in several steps, in place, in float32.
 func (c Config) stores(l int) bool {
 	k := FindKind(c.Kind)
 	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !k.inPlace &&
@@ -196,11 +207,11 @@ func (c Config) Stored(l int, of compute.Elements) compute.Elements {
 	return evenly(out, of)
 }
 
-// Projected is Stored for the rows that the maps of vertex types give.
+// Projected is Stored for the rows that result from the maps of vertex types.
 func (c Config) Projected(of compute.Elements) compute.Elements { return evenly(c.In, of) }
 
-// evenly returns the type of rows of a width: float32 for odd widths, because rows travel to other
-// ranks as whole float32.
+// evenly returns the type of rows with the given width. For odd widths it is float32, because rows
+// travel to other ranks as a whole number of float32.
 func evenly(width int, of compute.Elements) compute.Elements {
 	if width%2 != 0 {
 		return compute.Float32s
@@ -208,11 +219,11 @@ func evenly(width int, of compute.Elements) compute.Elements {
 	return of
 }
 
-// OutputRows returns for how many vertices at a time the rows of all layers take no more than
-// bytes.
+// OutputRows returns for how many vertices at a time the rows of all layers fit into the given
+// number of bytes.
 func (c Config) OutputRows(bytes int) int { return max(1, bytes/(4*c.Layers*c.Hidden)) }
 
-// jumpWidth returns the width of the rows that the logits are computed from.
+// jumpWidth returns the width of the rows from which jumping knowledge computes the logits.
 func (c Config) jumpWidth() int {
 	if c.Jumping == JumpMax {
 		return c.Hidden
@@ -220,7 +231,7 @@ func (c Config) jumpWidth() int {
 	return c.Layers * c.Hidden
 }
 
-// layer makes layer l alone, without memory: to ask it what it needs.
+// layer makes layer l alone, without memory, only to call methods like Needs and Flops.
 func (c Config) layer(l int) Layer { return c.newLayer(new(store), l) }
 
 // newLayer makes layer l.
@@ -242,16 +253,18 @@ func relationalKinds() (names []string) {
 	return names
 }
 
-// Needs says which rows the input layer reads, as Model.Needs does. c must be valid. In layer-wise
-// inference any layer runs as the input layer and may also add own rows.
+// Needs says which rows the input layer reads, as Model.Needs does. Check must accept c. In
+// layer-wise inference any layer runs as the input layer, and may then also read own rows for its
+// residual connection.
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
-	// for weighted sums the rows themselves are read
+	// a layer with weighted sums reads the rows themselves, not means of them
 	if n.Types && n.Relations != Paired && n.Weights == NoWeights {
 		n.Averages, n.Folding = true, c.folding()
 	}
-	// learned rows are read in the step, and a gradient goes back to them
+	// Learned rows are read in the training step itself, and get a gradient, so they cannot be
+	// aggregated beforehand.
 	if c.LearnsRows() && !n.Types {
 		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
 	}
@@ -259,12 +272,13 @@ func (c Config) Needs() Needs {
 	return n
 }
 
-// Adds reports whether the input layer reads the rows of neighbours only to add them, all together
-// or by relation. Before the graph is known (In is 0) it reports whether that holds for some graph.
+// Adds reports whether the input layer reads the rows of neighbours only to add them, either all
+// together or separately for each relation. If the graph is not known yet (In is 0), it reports
+// whether this holds for some graph.
 func (c Config) Adds() bool {
 	k := FindKind(c.Kind)
 	switch {
-	case c.Schema.Typed() && k.relational == nil: // Check refuses it
+	case c.Schema.Typed() && k.relational == nil: // Check refuses such a config
 		return false
 	case !c.Schema.Typed() && c.In == 0 && k.relational != nil && !k.HasHeads:
 		return true
@@ -276,14 +290,15 @@ func (c Config) Adds() bool {
 // LearnsRows reports whether the model is trained with rows of vertices without features.
 func (c Config) LearnsRows() bool { return c.Learns != nil }
 
-// Fixed returns the architecture for passes that do not train: learned rows are like any others.
+// Fixed returns the architecture for passes that do not train. For these, learned rows are like any
+// other rows.
 func (c Config) Fixed() Config {
 	c.Learns = nil
 	return c
 }
 
-// Flops counts the operations of the matrix products of a training step in layer l. Of the hop it
-// reads only the counts. c must be valid.
+// Flops returns the number of operations in the matrix products of a training step in layer l. Of
+// the hop it reads only the counts. Check must accept c.
 func (c Config) Flops(l int, h *Hop) int {
 	flops := c.layer(l).Flops(h, l > 0)
 	if l == c.Layers-1 && c.Jumps() {
@@ -292,7 +307,7 @@ func (c Config) Flops(l int, h *Hop) int {
 	return flops
 }
 
-// Check returns all errors in c, joined.
+// Check returns all errors in c, joined into one.
 func (c Config) Check() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -326,9 +341,9 @@ func (c Config) Check() error {
 		c.Kind)
 	lacks := k != nil && c.EdgeIn < 1 && k.NeedsEdges && !c.Schema.Typed()
 	fault(lacks && c.EdgeFeatures, "model kind %s reads features of edges, and the edges of the "+
-		"graph have none: import it with some, or choose gin", c.Kind)
+		"graph have none: import it with edge features, or choose gin", c.Kind)
 	fault(lacks && !c.EdgeFeatures, "model kind %s reads features of edges, and "+
-		"model.edge_features is false: leave that out, or choose gin", c.Kind)
+		"model.edge_features is false: set it to true, or choose gin", c.Kind)
 	fault(k != nil && c.Estimates && !c.Weighs(),
 		"the sampler weighs edges by the probability that it drew them, which model kind %s%s "+
 			"cannot "+
@@ -363,8 +378,8 @@ func (c Config) CheckHeads() error {
 		c.Heads, HeadsMean)
 }
 
-// CheckTypes returns the errors of Check in what the model makes of vertex types and relations,
-// joined.
+// CheckTypes returns those errors of Check that concern vertex types and relations, joined into
+// one.
 func (c Config) CheckTypes() error {
 	k := FindKind(c.Kind)
 	if k == nil || !c.Schema.Typed() {
@@ -378,12 +393,12 @@ func (c Config) CheckTypes() error {
 	}
 	fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s "+
 		"does not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
-	fault(c.EdgeIn > 0, "the edges of relations have features, which are read by no model of "+
-		"relations: set model.edge_features=false")
+	fault(c.EdgeIn > 0, "the edges of the graph have features, but no model of relations "+
+		"reads them: set model.edge_features=false")
 	fault(c.TakesMaxima(), "model aggregation %s does not tell relations apart; choose %s",
 		c.Aggregation, AggregateMean)
-	fault(len(c.TypeFeatures) != c.Schema.NumTypes(), "%d widths of the rows of %d vertex types",
-		len(c.TypeFeatures), c.Schema.NumTypes())
+	fault(len(c.TypeFeatures) != c.Schema.NumTypes(),
+		"the model has %d row widths for %d vertex types", len(c.TypeFeatures), c.Schema.NumTypes())
 	for _, t := range c.Schema.Types {
 		ends := slices.ContainsFunc(c.Schema.Relations,
 			func(r graph.Relation) bool { return r.Target == t })

@@ -9,19 +9,20 @@ import (
 
 // The optimisers.
 const (
-	SGD   = "sgd"   // with momentum (Polyak's; no dampening, no Nesterov)
+	SGD   = "sgd"   // stochastic gradient descent with Polyak's momentum; no dampening, no Nesterov
 	Adam  = "adam"  // Kingma and Ba, ICLR 2015; weight decay is added to the gradient
 	AdamW = "adamw" // Loshchilov and Hutter, ICLR 2019; weight decay shrinks the weights themselves
 )
 
-// OptimizerOptions are the settings of an optimiser. They have no useful zeros: start from
+// OptimizerOptions are the settings of an optimiser. The zero value is not useful: start from
 // DefaultOptimizer. Decay applies to every parameter, biases and norms too, as in PyTorch.
 type OptimizerOptions struct {
 	Kind         string  // adam, adamw or sgd
-	Momentum     float64 // of SGD, in [0, 1); 0: none
-	Beta1, Beta2 float64 // of Adam and AdamW: decay of the moments, in [0, 1); 0: no memory
-	Eps          float64 // of Adam and AdamW, > 0: keeps a step finite where gradients were 0
-	WeightDecay  float64 // SGD and Adam add it to gradients, AdamW applies it to weights; 0: none
+	Momentum     float64 // of SGD, in [0, 1); 0 for none
+	Beta1, Beta2 float64 // of Adam and AdamW: decay of the moments in a step, in [0, 1)
+	Eps          float64 // of Adam and AdamW, > 0: keeps the step finite if all gradients were 0
+	// SGD and Adam add it to gradients, AdamW applies it to weights; 0 for none.
+	WeightDecay float64
 }
 
 // DefaultOptimizer returns the default settings: no decay; SGD momentum 0.9; Adam betas 0.9, 0.999,
@@ -30,7 +31,7 @@ func DefaultOptimizer(kind string) OptimizerOptions {
 	return OptimizerOptions{Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}
 }
 
-// Check returns all errors in o, joined.
+// Check returns all errors in o, joined into one.
 func (o OptimizerOptions) Check() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -49,8 +50,8 @@ func (o OptimizerOptions) Check() error {
 	return errors.Join(faults...)
 }
 
-// Optimizer updates the parameters of one model. Ranks that see the same gradients stay
-// bit-identical.
+// Optimizer updates the parameters of one model. Ranks that get the same gradients keep
+// bit-identical parameters.
 type Optimizer struct {
 	options OptimizerOptions
 	dev     compute.Device
@@ -59,15 +60,15 @@ type Optimizer struct {
 	steps   int
 }
 
-// Slot is an array of an optimiser's state, one number a parameter: device memory in the layout of
-// Params.Values.
+// Slot is an array of an optimiser's state. It has one number for each number in Params.Values, in
+// the same layout, in device memory.
 type Slot struct {
 	Name string // "momentum", "m" or "v"
 	Data []float32
 }
 
-// NewOptimizer allocates the state of an optimiser: one array of the size of p for SGD, two for
-// Adam and AdamW.
+// NewOptimizer allocates the state of an optimiser: one array of the size of p.Values for SGD, two
+// for Adam and AdamW.
 func NewOptimizer(dev compute.Device, p *Params, o OptimizerOptions) (*Optimizer, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -103,9 +104,10 @@ func (o *Optimizer) Update(lr float64) {
 	o.update(lr, compute.Bound{})
 }
 
-// UpdateWithin is Update for a model that QueuesLoss, where the host has not read the header of the
-// gradients. The device makes the update only if the loss in the header is finite and at most
-// limit; after the first skipped update it makes none. Steps counts it either way.
+// UpdateWithin is Update for a model for which QueuesLoss returned true. The host then has not read
+// the loss, which is in the header of the gradients. The device makes the update only if this loss
+// is finite and at most limit. After the first update that it skips it makes no other. Steps counts
+// skipped updates too.
 func (o *Optimizer) UpdateWithin(lr, limit float64) {
 	o.update(lr, compute.Bound{Loss: o.params.Grads[:1], Skipped: o.params.skipped(), Limit: limit})
 }
@@ -126,10 +128,10 @@ func (o *Optimizer) update(lr float64, within compute.Bound) {
 		Decoupled:   o.options.Kind == AdamW, Step: o.steps, Within: within})
 }
 
-// Steps returns the number of updates made: with Slots, the complete state. SetSteps restores it on
-// a restart.
+// Steps returns the number of updates made so far. This number and Slots are the complete state of
+// the optimiser. SetSteps restores the number on a restart.
 func (o *Optimizer) Steps() int     { return o.steps }
 func (o *Optimizer) SetSteps(n int) { o.steps = n }
 
-// Slots returns the state, for Params.Tensors to save and Params.SetTensors to restore.
+// Slots returns the state, which Params.Tensors can save and Params.SetTensors restore.
 func (o *Optimizer) Slots() []Slot { return o.slots }

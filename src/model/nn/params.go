@@ -14,29 +14,31 @@ import (
 )
 
 const (
-	// HeaderLen is the number of elements before the first parameter. In Grads they hold the step's
-	// Stats and the caller's Extras, so that the gradient allreduce sums these too. In Values the
-	// first element is not 0 after an update that was skipped (Optimizer.UpdateWithin).
+	// HeaderLen is the number of elements before the first parameter. In Grads these elements hold
+	// the step's Stats and the caller's extra values, so that the allreduce of gradients sums these
+	// too. In Values the first element is not 0 after an update that was skipped
+	// (Optimizer.UpdateWithin).
 	HeaderLen = 16
 	statsLen  = 1 + len(task.Sums{})
 
-	// Extras is the number of values that a caller may add to the gradient allreduce: ranks
-	// exchange them at the same step without another collective.
+	// Extras is the number of further values that a caller may have summed by the allreduce of
+	// gradients. So ranks exchange these values in the step without another collective.
 	Extras = HeaderLen - statsLen
 
-	// paramAlign starts every parameter on a 64-byte line, for fast vector loads and BLAS. The gaps
-	// are zero in values and gradients, and stay zero under every optimiser.
+	// Every parameter begins at a multiple of paramAlign elements, which is a 64-byte line, for
+	// fast vector loads and BLAS. The gaps between parameters are zero in values and gradients, and
+	// every optimiser keeps them zero.
 	paramAlign = 16
 )
 
-// Param is one parameter, named as PyTorch Geometric names it. A matrix is [out, in], a vector has
-// one extent.
+// Param is one parameter, named as PyTorch Geometric names it. The Shape of a matrix is [out, in];
+// a vector has one extent.
 type Param struct {
 	Name   string
 	Shape  []int
 	Offset int // index of its first element in Params.Values and Params.Grads
 
-	bound, fill float32 // initial values: uniform in [fill-bound, fill+bound)
+	bound, fill float32 // initial values are uniform in [fill-bound, fill+bound)
 }
 
 // Len returns the number of elements.
@@ -48,8 +50,8 @@ func (p Param) Len() int {
 	return n
 }
 
-// aligned returns the elements from the beginning of a parameter of n elements to the beginning of
-// the next.
+// aligned returns the distance, in elements, from the beginning of a parameter of n elements to the
+// beginning of the next.
 func aligned(n int) int { return (n + paramAlign - 1) / paramAlign * paramAlign }
 
 // weight declares a matrix [out, in] drawn uniformly from +-1/sqrt(in): PyTorch's default for
@@ -73,39 +75,41 @@ func matrix(data []float32, rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: data}
 }
 
-// initial sets dst to the parameter's initial values. Element i is a pure function of (seed, name,
-// i): it depends on no other parameter, on no order and on no rank, so all ranks start equal
+// initial sets dst to the parameter's initial values. Element i depends only on seed, name and i.
+// So it does not depend on other parameters, their order or the rank, and all ranks start equal
 // without a broadcast.
 func (p Param) initial(dst []float32, seed uint64) {
 	h := fnv.New64a()
 	h.Write([]byte(p.Name))
 	key := random.Mix(seed + random.Mix(h.Sum64()))
 	for i := range dst {
-		// 24 bits: every value in [0,1) is exact
+		// with 24 bits, every value in [0,1) is exact
 		u := float32(random.Mix(key+uint64(i)*random.Golden)>>40) * 0x1p-24
-		// the conversion forbids a fused multiply-add
+		// the conversion keeps compilers from using a fused multiply-add, which would round
+		// differently
 		dst[i] = p.fill + float32(p.bound*(2*u-1))
 	}
 }
 
-// Params are the parameters of a model and their gradients: two flat arrays of device memory of one
-// layout (see the package comment). Offsets, and so buckets, depend on the Config alone.
+// Params are the parameters of a model and their gradients: two flat arrays in device memory with
+// the same layout (see the package comment). The offsets, and so the buckets, depend only on the
+// Config.
 type Params struct {
 	Values, Grads []float32
-	List          []Param // by offset: last layer first
-	// running values of batch norms, which lie before List and are not trained
+	List          []Param // sorted by offset, so the last layer comes first
+	// Running values of batch norms. They lie before the parameters in List and are not trained.
 	Statistics []Param
 
 	first   int       // index of the first element that is trained
 	front   []float32 // host copy of Grads[:first]: header and Statistics
 	running []float32 // host copy of Values[:first]
 	dev     compute.Device
-	buckets []int           // layer l ends at buckets[l]
-	extras  [Extras]float32 // this rank's values for the steps to come
+	buckets []int           // the bucket of layer l ends at buckets[l]
+	extras  [Extras]float32 // this rank's extra values for the next steps
 }
 
-// newParams lays out the statistics and the parameters of layers, given for layer 0 first, and
-// draws their initial values, unless the device only counts.
+// newParams lays out the statistics and the parameters of the layers; layers[0] has those of layer
+// 0. It draws their initial values, unless the device only counts memory.
 func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed uint64) (*Params,
 	error) {
 	p := &Params{dev: dev, buckets: make([]int, len(layers))}
@@ -144,8 +148,8 @@ func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed ui
 	return p, nil
 }
 
-// Elements returns the length of Params.Grads of a model, without making it, and how many elements
-// at the beginning are not gradients (Exact).
+// Elements returns the length that Params.Grads of a model would have, and how many elements at its
+// beginning are not gradients (see Exact). It does not make the model.
 func Elements(c Config) (n, exact int, err error) {
 	m, err := NewModel(unmade{}, c, 0)
 	if err != nil {
@@ -166,7 +170,7 @@ func (unmade) Free(x []float32)                   { mem.Unreserve(x) }
 // all returns the trained parameters and, after them, the statistics.
 func (p *Params) all() []Param { return slices.Concat(p.List, p.Statistics) }
 
-// of returns the parameter's part of an array of the layout.
+// The method of returns the parameter's part of an array with the layout of Params.
 func (p Param) of(array []float32) []float32 { return array[p.Offset : p.Offset+p.Len()] }
 
 // Len returns the number of elements of Values and of Grads, with header and gaps.
@@ -199,7 +203,8 @@ func (p *Params) Exact(l int) int {
 	return p.first
 }
 
-// Layer returns the parameters of layer l; those of the output too if it is the last.
+// Layer returns the parameters of layer l. For the last layer they include the parameters of
+// jumping knowledge and of the scorer.
 func (p *Params) Layer(l int) (of []Param) {
 	lo, hi := p.Bucket(l)
 	for _, q := range p.List {
@@ -214,18 +219,19 @@ func (p *Params) Layer(l int) (of []Param) {
 // update.
 func (p *Params) Weights() []float32 { return p.Values[p.first:] }
 
-// skipped is the element of Values that is not 0 after an update that was skipped.
+// skipped returns the element of Values that is not 0 after an update that was skipped.
 func (p *Params) skipped() []float32 { return p.Values[:1] }
 
-// SetExtra sets this rank's i-th value, 0 <= i < Extras, for the next minibatches; initially 0.
+// SetExtra sets this rank's i-th extra value, 0 <= i < Extras, for the next minibatches. Initially
+// it is 0.
 func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 
-// Extra returns the sum of the i-th values over all ranks and minibatches of a step, as of the last
-// Stats. Sums of float32: exact for counts up to 2^24.
+// Extra returns the sum of the i-th extra values over all ranks and minibatches of a step, which
+// the last call of Stats has read. The sum is a float32, so counts are exact up to 2^24.
 func (p *Params) Extra(i int) float32 { return p.front[statsLen+i] }
 
-// setStats writes the step's loss and sums, the extras, and the statistics in front to the
-// beginning of Grads.
+// setStats writes the step's loss and sums and the extra values to the beginning of Grads, with the
+// statistics that the array front already has.
 func (p *Params) setStats(s task.Stats) {
 	p.front[0] = float32(s.Loss)
 	for i, x := range s.Sums {
@@ -236,19 +242,21 @@ func (p *Params) setStats(s task.Stats) {
 }
 
 // Stats reads the header of Grads: this rank's share after a backward pass, the sum over all ranks
-// after the allreduce. All are float32: counts are exact up to 2^24 a step. Waits for the device.
+// after the allreduce. All numbers are float32, so counts are exact up to 2^24 in a step. Waits for
+// the device.
 func (p *Params) Stats() task.Stats {
 	p.dev.Download(p.front[:HeaderLen], p.Grads[:HeaderLen])
 	return p.StatsOf(p.front)
 }
 
-// StatsOf is Stats of a header that was copied to the host.
+// StatsOf is Stats for a header that is on the host already.
 func (p *Params) StatsOf(header []float32) task.Stats {
 	copy(p.front, header[:HeaderLen])
 	return StatsIn(header)
 }
 
-// StatsIn is StatsOf without the sums for Extra.
+// StatsIn returns the Stats in a header on the host. Unlike StatsOf it does not change what Extra
+// returns.
 func StatsIn(header []float32) (s task.Stats) {
 	s.Loss = float64(header[0])
 	for i := range s.Sums {
@@ -257,16 +265,16 @@ func StatsIn(header []float32) (s task.Stats) {
 	return s
 }
 
-// Tensors copies an array of the layout (Values, Grads, an optimiser's moments) to the host, as one
-// tensor a parameter.
+// Tensors copies an array with the layout of Params (Values, Grads, or an optimiser's moments) to
+// the host, as one tensor for each parameter.
 func (p *Params) Tensors(array []float32) []Tensor {
 	host := make([]float32, p.Len())
 	p.dev.Download(host, array)
 	return p.Views(host, "")
 }
 
-// Views returns the parameters' slices of a host array of the layout, under their names with a
-// prefix.
+// Views returns the parts of a host array, which has the layout of Params, as one tensor for each
+// parameter. A tensor's name is the prefix and the parameter's name.
 func (p *Params) Views(host []float32, prefix string) []Tensor {
 	tensors := make([]Tensor, len(p.List)+len(p.Statistics))
 	for i, q := range p.all() {
@@ -287,8 +295,8 @@ func (p *Params) SetTensors(array []float32, tensors []Tensor) error {
 	return nil
 }
 
-// SetHost is SetTensors for an array on the host, whose header and gaps it leaves alone. If it
-// fails, some parameters may be set.
+// SetHost is SetTensors for an array on the host. It does not change the header and the gaps. If it
+// fails, some parameters may already be set.
 func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 	given := make(map[string]Tensor, len(tensors))
 	for _, t := range tensors {

@@ -7,8 +7,9 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// perEdge holds the segments with which layers that read features of edges compute a row for each
-// edge, using the kernels of other layers. The arrays lie outside the Go heap and are reused.
+// perEdge is used by layers that read features of edges. It holds the segments with which they
+// compute a row for each edge, with the kernels of other layers. The arrays lie outside the Go heap
+// and are reused.
 type perEdge struct {
 	*numbered
 	to      []int32 // destination of each edge
@@ -23,7 +24,7 @@ type numbered struct {
 	counted *buffer
 }
 
-// perEdge returns the segments of a layer.
+// perEdge makes the perEdge of a layer.
 func (s *store) perEdge() *perEdge {
 	if s.numbered == nil {
 		s.numbered = &numbered{counted: s.buffer()}
@@ -33,9 +34,10 @@ func (s *store) perEdge() *perEdge {
 	return p
 }
 
-// reserve makes the arrays for the edges of a hop. A hop that is only counted, to plan memory, has
-// no segments: then the arrays are counted too, as numbers of 4 bytes. Growing frees old arrays at
-// once: only CPUs read features of edges, and their kernels have ended when they return.
+// reserve makes the arrays for the edges of a hop. When memory is planned, a hop has only counts
+// and no segments. Then the arrays are counted too, as numbers of 4 bytes. An array that must grow
+// is freed at once. This is safe because only CPUs read features of edges, and their kernels have
+// ended when they return.
 func (p *perEdge) reserve(h *Hop) error {
 	n := h.edges()
 	if h.Forward.Indptr == nil {
@@ -75,8 +77,8 @@ func (x *numbered) free() {
 	}
 }
 
-// sources returns segments of one edge each, which read the row of the edge's source; destinations
-// returns segments that read the row of its destination.
+// sources returns one segment for each edge, which reads the row of the edge's source. destinations
+// returns one segment for each edge, which reads the row of the edge's destination.
 func (p *perEdge) sources(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: p.ends[:h.edges()+1], Indices: h.Forward.Indices}
 }
@@ -86,8 +88,8 @@ func (p *perEdge) destinations(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: p.ends[:n+1], Indices: p.to, Edges: p.edges[:n]}
 }
 
-// into returns segments of the rows of the edges into each destination, outOf segments of the rows
-// of the edges out of each source.
+// into returns a segment for each destination, of the rows of the edges into it. outOf returns a
+// segment for each source, of the rows of the edges out of it.
 func (p *perEdge) into(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: h.Forward.Indptr, Indices: p.edges[:h.edges()]}
 }
@@ -96,7 +98,7 @@ func (p *perEdge) outOf(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: h.Transposed.Indptr, Indices: h.Transposed.Edges}
 }
 
-// clear sets a row for each edge to zero.
+// clear sets the rows, one for each edge, to zero.
 func (p *perEdge) clear(dev compute.Device, rows compute.Matrix) {
 	dev.SegmentSum(rows, compute.Segments{Indptr: p.none[:rows.Rows+1]}, nil, rows, false)
 }

@@ -6,8 +6,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// projection brings the rows of all vertex types to one width, by a linear map for each type. They
-// are stored as hidden rows, and so is their gradient.
+// projection brings the rows of all vertex types to one width, by a linear map for each type. The
+// results and their gradients are stored in the type of hidden rows.
 //
 //	Input.Types   [n_0, F_0]  [n_1, F_1]  ...  ──>  X [n_0 + n_1 + ..., width]
 type projection struct {
@@ -25,7 +25,8 @@ type typeMap struct {
 	bias, dbias []float32
 }
 
-// newProjection returns the projection of the graph's vertex types; nil if it has none.
+// newProjection returns the projection of the graph's vertex types, or nil if the graph has no
+// types.
 func newProjection(s *store, c Config) *projection {
 	if !c.Schema.Typed() {
 		return nil
@@ -65,7 +66,7 @@ func (p *projection) each(types []compute.Matrix, x compute.Matrix,
 	}
 }
 
-// forward returns the mapped rows of all types, for which x has room.
+// forward returns the mapped rows of all types. The buffer x must have room for them.
 func (p *projection) forward(in *Input) compute.Matrix {
 	x := p.x.matrix(in.Sources, p.width)
 	p.each(in.Types, x, func(m *typeMap, rows, x compute.Matrix) {
@@ -86,8 +87,9 @@ func (m *typeMap) dense(rows compute.Matrix) compute.Dense {
 }
 
 // RowGradient sets drows [n, TypeFeatures] to the gradient with respect to the rows of vertex type
-// t. dx are the rows of this type in the result of BackwardLayer for layer 0: [n, In] or, if they
-// are folded, [n, Out of layer 0]. It returns drows, or dx where rows go through no map.
+// t. The argument dx has the rows of this type in the result of BackwardLayer for layer 0: [n, In]
+// or, if the minibatch is folded, [n, output width of layer 0]. RowGradient returns drows or, if
+// the model maps no rows, dx itself.
 func (m *Model) RowGradient(drows compute.Matrix, t int, dx compute.Matrix) compute.Matrix {
 	if m.project == nil {
 		return dx

@@ -6,15 +6,15 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// queuedLoss is a loss that stays on the device which computes it.
+// queuedLoss is a loss that stays on the device that computes it.
 type queuedLoss struct {
 	compute.QueuedLoss
 	device compute.Accelerator
 }
 
-// QueuesLoss reports whether QueueLoss can take the place of Loss: the device computes the loss by
-// itself, the host needs nothing else of a minibatch, and the device can find faults in all layers,
-// at most 18. It makes room for the result.
+// QueuesLoss reports whether QueueLoss can be used instead of Loss. For this the device must be
+// able to compute the loss alone and to find faults in all layers, which may be at most 18, and the
+// host must need no other result of a minibatch. It also makes room for the result of QueueLoss.
 func (m *Model) QueuesLoss() (bool, error) {
 	device := compute.CapabilitiesOf(m.dev).Accelerator
 	if device == nil || m.queues == nil || m.MakesArrays() ||
@@ -34,9 +34,9 @@ func (m *Model) QueuesLoss() (bool, error) {
 	return true, nil
 }
 
-// QueueLoss is Loss in training for a host that does not wait. The device writes this rank's share
-// of the loss and of the counts into the header of Params.Grads, and the place of a fault where
-// QueuedFault finds it.
+// QueueLoss is Loss in training, but the host does not wait for the result. The device writes this
+// rank's share of the loss and of the counts into the header of Params.Grads. If a number is not
+// finite, it stores the place of this fault for QueuedFault.
 func (m *Model) QueueLoss(b *Batch, logits compute.Matrix) (dlogits compute.Matrix) {
 	dlogits = m.dlogits(logits)
 	m.queued.Suspects = m.suspects(m.queued.Suspects[:0])
@@ -44,8 +44,8 @@ func (m *Model) QueueLoss(b *Batch, logits compute.Matrix) (dlogits compute.Matr
 	return dlogits
 }
 
-// QueuedFault is FirstFault for the first minibatch whose queued loss was not finite; ok is false
-// if there was none before the first update that was skipped. Waits for the device.
+// QueuedFault is FirstFault for the first minibatch whose queued loss was not finite. If there was
+// no such minibatch before the first skipped update, ok is false. Waits for the device.
 func (m *Model) QueuedFault() (f Fault, ok bool) {
 	places := m.Params.host(m.queued.Places)
 	if !compute.AnyPlace(places) {

@@ -13,25 +13,25 @@ import (
 // destination and each relation by which it has in-edges, and one more row for the destination
 // itself:
 //
-//	agg  [rows + D, in]        means over in-edges, or of estimates their weighted sums;
-//	                           the destinations' own rows
+//	agg  [rows + D, in]        means over in-edges, or weighted sums that estimate them;
+//	                           then the destinations' own rows
 //	z    [rows + D + S, out]   rows of agg times the weights of their relation, or own weights;
-//	                           biases
-//	y    [D, out]              of each destination the sum of its rows of z
+//	                           then biases
+//	y    [D, out]              for each destination, the sum of its rows of z
 //
-// So a layer is a fixed number of kernels, however many relations there are. Own weights and biases
-// are S sets: one, or one for each type that relations end in.
+// So a layer is a fixed number of kernels, however many relations there are. There are S sets of
+// own weights and biases: one set for all vertices, or one for each type that relations end in.
 //
-// A minibatch of a graph with types may be folded (Folding): then z has the rows of the types, and
-// no biases, and Backward gives its gradient in the place of dx.
+// A minibatch of a graph with types may be folded (see Folding). Then z has the rows of the types
+// and no biases, and Backward returns the gradient of z instead of dx.
 type relational struct {
 	dev     compute.Device
 	in, out int
 	weights relationWeights
-	weighs  bool // sums weighted by edges take the place of means
-	ofData  bool // the weights of edges are made from the weights in the data
+	weighs  bool // weighted sums over edges are used instead of means
+	ofData  bool // the weights of edges are computed from the weights in the data
 
-	folds *folded // nil: rows are never folded
+	folds *folded // nil if rows are never folded
 
 	agg, z, dagg *buffer
 	zeros        *buffer // [2, out] the bias of Finish, which stays zero, and its gradient
@@ -43,17 +43,18 @@ type relationWeights interface {
 	bind(values, grads [][]float32)
 	relations() int
 	sets() int
-	own() Relating // how destinations are grouped into sets
+	own() Relating // how destinations' own rows are grouped into sets
 	// turned reports whether weights are [in,out], not [out,in]
 	turned() bool
 	reserve() error
-	// prepare puts the weights of relations and of sets into the form that kernels read, and fills
-	// the argument bias [sets,out].
+	// prepare computes the weights of relations and of sets in the form that kernels read. It
+	// writes the biases of the sets to the argument bias [sets,out].
 	prepare(bias compute.Matrix)
-	// of returns the weights of relations and of sets, or, if gradient is set, their gradients, and
-	// the distance in elements from one matrix to the next.
+	// The method of returns the weights of relations and of sets or, if gradient is set, their
+	// gradients. The strides are the distances, in elements, from one matrix to the next.
 	of(gradient bool) (relations, own []float32, strideRelations, strideOwn int)
-	// finish completes the gradients of the parameters.
+	// finish completes the gradients of the parameters, given the gradient of the biases of the
+	// sets.
 	finish(dbias compute.Matrix)
 }
 
@@ -82,9 +83,9 @@ func (r *relational) Needs() Needs {
 	return n
 }
 
-// rows returns the number of rows of relations in the agg of a hop, and the number of rows of z.
+// rows returns how many rows of relations agg has for a hop, and how many rows z has.
 func (r *relational) rows(h *Hop) (relations, all int) {
-	// an upper bound, if only counts are known
+	// an upper bound, used if only counts are known
 	n := min(h.Edges, h.Destinations*(r.weights.relations()+1))
 	if h.Rows > 0 {
 		n = h.Rows
@@ -196,12 +197,13 @@ func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
 }
 
 // rgcn has the weights of RGCNConv of PyTorch Geometric: one own matrix and bias for all vertices,
-// and for each relation a matrix, or a combination of bases:  W_r = sum_b comp_rb V_b.
+// and one matrix W_r for each relation. With bases, W_r is a combination of matrices that all
+// relations share: W_r = sum_b comp_rb V_b.
 type rgcn struct {
 	dev                      compute.Device
 	name                     string
 	in, out, matrices, bases int            // matrices is the number of relations
-	w, dw                    compute.Matrix // [matrices or bases, in*out]
+	w, dw                    compute.Matrix // [matrices, in*out], or [bases, in*out] with bases
 	comp, dcomp              compute.Matrix // [matrices, bases]
 	root, droot              []float32      // [in,out]
 	bias, dbias              []float32
@@ -282,13 +284,14 @@ func (w *rgcn) finish(dbias compute.Matrix) {
 	w.dev.CopyColumns(matrix(w.dbias, 1, w.out), 0, dbias, 0, w.out, false)
 }
 
-// eachRelation is shared by layers that have a convolution for each relation and add their results
+// eachRelation is used by all layers that have a convolution for each relation and add the results
 // (HeteroConv of PyTorch Geometric).
 //
-// Parameters of one kind lie a fixed number of elements apart, so that one kernel reads them all.
+// The parameters of one kind, one for each relation, lie a fixed number of elements apart, so that
+// one kernel can read them all.
 type eachRelation struct {
 	names []string
-	// [sets] the relations of each set; [relations] the set of each relation
+	// Two lists: into has, for each set, its relations; from has, for each relation, its set.
 	into, from compute.Segments
 }
 
@@ -320,7 +323,7 @@ func (e *eachRelation) steady() []compute.Segments {
 	return []compute.Segments{e.into, e.from}
 }
 
-// each declares a parameter of every relation.
+// each declares one parameter for every relation.
 func (e *eachRelation) each(suffix string, declare func(name string) Param) (all []Param) {
 	for _, name := range e.names {
 		all = append(all, declare(name+suffix))
@@ -328,8 +331,9 @@ func (e *eachRelation) each(suffix string, declare func(name string) Param) (all
 	return all
 }
 
-// reach returns the parameters with the kind numbers [kind, kind+kinds) as the rows of a matrix.
-// Each has size elements. They are aligned and follow each other, so one array holds them all.
+// reach returns the parameters of several kinds, numbers kind to kind+kinds-1, as the rows of one
+// matrix. Each parameter has size elements. The parameters are aligned and follow each other in
+// memory, so one array holds them all.
 func (e *eachRelation) reach(of [][]float32, kind, kinds, size int) compute.Matrix {
 	n, stride := len(e.names), aligned(size)
 	return matrix(of[kind*n][:kinds*n*stride], kinds*n, stride)
@@ -399,7 +403,7 @@ func (w *relationSAGE) of(gradient bool) (relations, own []float32, strideRelati
 
 func (w *relationSAGE) finish(dbias compute.Matrix) {
 	w.dev.SegmentSum(w.dself, w.from, nil, w.dsummed.matrix(w.sets(), w.stride), false)
-	wide := w.wide.matrix(w.sets(), w.strideOfBias) // beyond the bias it stays zero
+	wide := w.wide.matrix(w.sets(), w.strideOfBias) // columns after the bias stay zero
 	w.dev.CopyColumns(wide, 0, dbias, 0, w.out, false)
 	w.dev.SegmentSum(w.dbias, w.from, nil, wide, false)
 }

@@ -6,21 +6,21 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// relationHeads is shared by layers with an attention convolution for each relation. There is a row
-// for each destination and each relation by which it has in-edges, and a pair for each source and
-// each relation that it is a source of:
+// relationHeads is used by all layers with an attention convolution for each relation. There is a
+// row for each destination and each relation by which the destination has in-edges. There is a pair
+// for each source and each relation by which the source has out-edges:
 //
-//	x  [pairs + rows, in]     rows of the pairs' sources; of the rows' destinations
+//	x  [pairs + rows, in]     rows of the pairs' sources, then of the rows' destinations
 //	z  [pairs + rows, cols]   x times the weights of the relation
-//	o  [rows + S, out]        for each row the sum of z over its edges' pairs; biases by type
-//	y  [D, out]               of each destination the sum of its rows of o
+//	o  [rows + S, out]        for each row, the sum of z over its edges; then biases of types
+//	y  [D, out]               for each destination, the sum of its rows of o
 //
 // A softmax runs over the edges of a row.
 type relationHeads struct {
 	attention
 	eachRelation
-	// w, dw [2 relations, stride]: weights of sources, then of destinations; bias, dbias
-	// [relations, stride]
+	// w and dw are [2 relations, stride]: weights for sources, then weights for destinations. bias
+	// and dbias are [relations, stride].
 	w, dw, bias, dbias compute.Matrix
 	x, z, dx, dz       *buffer
 	o                  *buffer
@@ -40,8 +40,9 @@ func (g *relationHeads) Needs() Needs {
 	return Needs{Sources: true, Transposed: true, Relations: Paired}
 }
 
-// weightsOf, vectors and biasesOf each declare one kind of parameters, with a parameter for each
-// relation. A parameter of vectors has a vector for each head, with which the head scores edges.
+// weightsOf, vectors and biasesOf each declare one kind of parameters, with one parameter for each
+// relation. A parameter that vectors declares has one vector for each head, with which the head
+// scores edges.
 func (g *relationHeads) weightsOf(suffix string) []Param {
 	return g.each(suffix, func(name string) Param { return glorot(name, g.cols(), g.in) })
 }
@@ -54,7 +55,8 @@ func (g *relationHeads) biasesOf(suffix string) []Param {
 	return g.each(suffix, func(name string) Param { return constant(name, g.out, 0) })
 }
 
-// bind binds the weights, which are the first two kinds, and the bias.
+// bind binds the weights, which are the first two kinds of parameters, and the bias. The argument
+// bias is the number of the bias's kind.
 func (g *relationHeads) bind(values, grads [][]float32, bias int) {
 	size := g.cols() * g.in
 	g.w, g.dw = g.reach(values, 0, 2, size), g.reach(grads, 0, 2, size)
@@ -97,12 +99,13 @@ func (g *relationHeads) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * (pairs + rows) * g.in * g.cols()
 }
 
-// groups returns the groups of pairs and rows of each relation, whose weights have size elements.
+// groups returns one group for the pairs of each relation and one for its rows. The weights of a
+// group have size elements.
 func (g *relationHeads) groups(h *Hop, size int) compute.Groups {
 	return compute.Groups{Ends: h.PairEnds, Stride: aligned(size)}
 }
 
-// transform sets z.
+// transform computes z.
 func (g *relationHeads) transform(in *Input) (z compute.Matrix) {
 	n := in.Pairs.Len()
 	x, z := g.x.matrix(n, g.in), g.z.matrix(n, g.cols())
@@ -111,7 +114,7 @@ func (g *relationHeads) transform(in *Input) (z compute.Matrix) {
 	return z
 }
 
-// transformBackward sets the gradients of the weights, and dx, from dz.
+// transformBackward computes the gradients of the weights, and dx, from dz.
 func (g *relationHeads) transformBackward(dx *Gradient, dz compute.Matrix, in *Input) {
 	n, groups := in.Pairs.Len(), g.groups(&in.Hop, g.cols()*g.in)
 	g.dev.GroupMatMulWeights(g.dw.Data, dz, g.x.matrix(n, g.in), groups)
@@ -123,7 +126,7 @@ func (g *relationHeads) transformBackward(dx *Gradient, dz compute.Matrix, in *I
 	}
 }
 
-// headSums returns the rows of o, and the sums of heads that they are made of.
+// headSums returns the rows of o, and the sums of the heads from which these rows are computed.
 func (g *relationHeads) headSums(rows int) (o, sums compute.Matrix) {
 	o = g.o.matrix(rows+g.into.Len(), g.out)
 	if g.mean {
@@ -132,7 +135,7 @@ func (g *relationHeads) headSums(rows int) (o, sums compute.Matrix) {
 	return o, o.RowsAt(0, rows)
 }
 
-// finish sets y from the sums.
+// finish computes y from the sums of the heads.
 func (g *relationHeads) finish(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	rows := in.Hop.Forward.Len()
 	o, sums := g.headSums(rows)
@@ -146,7 +149,7 @@ func (g *relationHeads) finish(y compute.Matrix, in *Input, epilogue compute.Epi
 	g.dev.Finish(y, y, g.zeros.data[:g.out], epilogue)
 }
 
-// finishBackward returns the gradient of the sums.
+// finishBackward returns the gradient of the sums of the heads.
 func (g *relationHeads) finishBackward(dy, y compute.Matrix, in *Input,
 	epilogue compute.Epilogue) compute.Matrix {
 	rows := in.Hop.Forward.Len()
@@ -163,15 +166,16 @@ func (g *relationHeads) finishBackward(dy, y compute.Matrix, in *Input,
 }
 
 // relationGAT is a GATConv for each relation, without edges from vertices to themselves:
-// GATConv((in, in), width, heads, add_self_loops=False). The vectors of heads are matrices
-// [heads,cols] that are zero outside of their head, so that one product scores the rows of all
-// relations.
+// GATConv((in, in), width, heads, add_self_loops=False). Each head's vector becomes a row of a
+// matrix [heads,cols] that is zero outside of the head's columns. So one matrix product scores the
+// rows of all relations.
 type relationGAT struct {
 	relationHeads
-	att, datt     compute.Matrix // [2 relations, stride]
-	spread, dwide *buffer        // [2 relations, heads*cols] vectors as matrices; their gradients
-	scores, ds    *buffer        // [pairs + rows, heads]
-	dscored       *buffer        // [pairs + rows, cols]
+	att, datt compute.Matrix // [2 relations, stride]
+	// [2 relations, heads*cols] the vectors as matrices; their gradients.
+	spread, dwide *buffer
+	scores, ds    *buffer // [pairs + rows, heads]
+	dscored       *buffer // [pairs + rows, cols]
 }
 
 func newRelationGAT(s *store, c Config, l int) Layer {
@@ -203,7 +207,7 @@ func (g *relationGAT) Reserve(in *Input) error {
 	return err
 }
 
-// copyHeads copies the vectors of heads to the matrices, or back.
+// copyHeads copies the vectors of heads into the matrices if spread is set, otherwise back.
 func (g *relationGAT) copyHeads(to, from compute.Matrix, spread bool) {
 	for h := range g.heads {
 		at, wide := h*g.width, h*(g.cols()+g.width)
@@ -253,12 +257,13 @@ func (g *relationGAT) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
 type relationGATv2 struct {
 	relationHeads
 	att, datt     compute.Matrix // [relations, stride]
-	shift, dshift compute.Matrix // [2 relations, stride] biases of sources, of destinations
+	shift, dshift compute.Matrix // [2 relations, stride] biases for sources, then for destinations
 	shifts        *buffer        // [2 relations, cols]
 
-	// [pairs + rows] group holds the group of weights of each row; all holds 0, 1, 2, ...
-	group, all   []int32
-	ends, bounds []int64 // ends holds 0, 1, 2, ...; bounds [2 relations + 1] the ends of the groups
+	// [pairs + rows] group has the number of each row's group of weights; all has 0, 1, 2, ...
+	group, all []int32
+	// Ends has 0, 1, 2, ...; bounds [2 relations + 1] has the ends of the groups.
+	ends, bounds []int64
 }
 
 func (*relationGATv2) makesArrays() {}
@@ -290,7 +295,7 @@ func (g *relationGATv2) Reserve(in *Input) error {
 	return g.relationHeads.reserve(in)
 }
 
-// number makes the arrays by which kernels find groups.
+// number fills the arrays by which kernels find the group of each row.
 func (g *relationGATv2) number(h *Hop) {
 	for len(g.ends) <= h.Pairs.Len() {
 		g.ends, g.all = append(g.ends, int64(len(g.ends))), append(g.all, int32(len(g.all)))

@@ -48,24 +48,24 @@ type tensorInfo struct {
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// WriteSafetensors writes tensors and metadata to path, whole or not at all: under a temporary
-// name, synced, renamed. PyTorch reads it with safetensors.torch.load_file. Equal content gives
-// equal bytes.
+// WriteSafetensors writes tensors and metadata to path, completely or not at all: it writes a
+// temporary file, syncs it and renames it. PyTorch reads it with safetensors.torch.load_file. Equal
+// content gives equal bytes.
 func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string) error {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
 		renameio.WithPermissions(0o666))
 	if err != nil {
 		return err
 	}
-	defer f.Cleanup() // does nothing after the rename
+	defer f.Cleanup() // has no effect after the rename
 	if err := FormatSafetensors(f, tensors, metadata); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return f.CloseAtomicallyReplace()
 }
 
-// FormatSafetensors writes the file's bytes to w: one Write for the header, and one for every
-// tensor.
+// FormatSafetensors writes the file's bytes to w, with one call of Write for the header and one for
+// every tensor.
 func FormatSafetensors(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	header, err := formatHeader(tensors, metadata)
 	if err != nil {
@@ -82,8 +82,8 @@ func FormatSafetensors(w io.Writer, tensors []Tensor, metadata map[string]string
 	return nil
 }
 
-// formatHeader returns the length and the padded JSON. encoding/json sorts the keys of maps, so the
-// bytes are reproducible.
+// formatHeader returns the beginning of the file: the length of the header and the padded JSON.
+// encoding/json sorts the keys of maps, so equal content gives equal bytes.
 func formatHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 	entries := make(map[string]any, len(tensors)+1)
 	if len(metadata) > 0 {
@@ -116,8 +116,8 @@ func formatHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) 
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), nil
 }
 
-// elements returns the product of shape; ok is false if an extent is negative or the bytes exceed
-// an int64.
+// elements returns the number of elements of a tensor with the given shape. If an extent is
+// negative or the tensor's bytes exceed an int64, ok is false.
 func elements(shape []int) (n int64, ok bool) {
 	n = 1
 	for _, d := range shape {
@@ -129,9 +129,9 @@ func elements(shape []int) (n int64, ok bool) {
 	return n, true
 }
 
-// ReadSafetensors reads a file of float32 tensors, in file order, and its metadata. Errors name the
-// file and what is wrong: cut short, other element types (a model saved in half precision), offsets
-// that overlap or leave gaps.
+// ReadSafetensors reads a file of float32 tensors and returns them in file order, with the
+// metadata. Errors name the file and what is wrong: it is cut short, has other element types (such
+// as those of a model saved in half precision), or has offsets that overlap or leave gaps.
 func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
 	f, err := mem.Open(path)
 	if err != nil {
@@ -149,8 +149,8 @@ func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
 	return tensors, metadata, nil
 }
 
-// ReadInto reads tensors of a file straight into their Data; it finds them by name and shape. It
-// holds no other memory.
+// ReadInto reads tensors of a file straight into the given tensors' Data. It finds them in the file
+// by name and shape, and needs no other memory.
 func ReadInto(path string, tensors []Tensor) error {
 	f, err := mem.Open(path)
 	if err != nil {
@@ -194,7 +194,8 @@ func ParseSafetensors(file []byte) ([]Tensor, map[string]string, error) {
 	return tensors, metadata, nil
 }
 
-// readSafetensorsHeader reads up to the elements, and returns the entries in their order.
+// readSafetensorsHeader reads the header, and returns its entries in the order of the tensors in
+// the file.
 func readSafetensorsHeader(r io.Reader, size int64) ([]entry, map[string]string, error) {
 	var length [8]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -231,14 +232,14 @@ func readSafetensors(r io.Reader, size int64) ([]Tensor, map[string]string, erro
 	return tensors, metadata, nil
 }
 
-// entry is a tensor of the header with its name.
+// entry is the header's entry of one tensor, with the tensor's name.
 type entry struct {
 	name string
 	tensorInfo
 }
 
-// parseSafetensorsHeader returns the entries by offset, having checked that they cover exactly
-// dataBytes.
+// parseSafetensorsHeader returns the entries sorted by offset. It checks that their elements cover
+// exactly dataBytes bytes.
 func parseSafetensorsHeader(text []byte, dataBytes int64) (sorted []entry,
 	metadata map[string]string, err error) {
 	var entries map[string]json.RawMessage
@@ -258,8 +259,8 @@ func parseSafetensorsHeader(text []byte, dataBytes int64) (sorted []entry,
 			sorted = append(sorted, e)
 		}
 	}
-	// Empty tensors share their offset with a neighbour: the end and then the name make the order
-	// unique.
+	// An empty tensor has the same offset as the next one. Comparing also ends and names makes the
+	// order unique.
 	slices.SortFunc(sorted, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.Offsets[0], b.Offsets[0]),
 			cmp.Compare(a.Offsets[1], b.Offsets[1]), cmp.Compare(a.name, b.name))

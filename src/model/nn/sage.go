@@ -7,25 +7,25 @@ import (
 )
 
 // sage is the GraphSAGE layer with mean aggregation (Hamilton et al., NeurIPS 2017), as
-// SAGEConv(aggr="mean") of PyTorch Geometric has it, or with the largest element of each column, as
+// SAGEConv(aggr="mean") of PyTorch Geometric has it, or with the maximum of each column, as with
 // aggr="max":
 //
 //	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if none   agg [D,in]
 //	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                               y   [D,out]
 //
-// Where edges have weights, the mean is weighted. The gradient of a maximum goes to one neighbour:
-// among those that have the maximum, the one with the first edge.
+// If edges have weights, the mean is weighted. The gradient of a maximum goes to one neighbour: of
+// those that have the maximum, the one with the first edge.
 //
-// It aggregates before it transforms. The other order (mean of x_j Wneighᵀ) gives the same numbers
-// up to rounding, but its matrix product runs over the sources, and a sampled block has several
-// times more sources than destinations. It could be faster only where out is several times smaller
-// than in; such layers are last, where blocks are smallest.
+// It aggregates rows before it multiplies by weights. The other order (mean of x_j Wneighᵀ) gives
+// the same numbers up to rounding. But its matrix product has a row for each source, and a sampled
+// hop has several times more sources than destinations. The other order could be faster only if out
+// is several times smaller than in. Such layers are the last ones, whose hops are smallest.
 type sage struct {
 	dev     compute.Device
 	name    string
 	in, out int
 	how     compute.Reduction
-	// whether edges weigh the mean, and whether the weights come from the data
+	// Whether the mean is weighted by edges, and whether these weights come from the data.
 	weighted, ofData     bool
 	neigh, self          compute.Matrix // [out,in]
 	dneigh, dself        compute.Matrix
@@ -119,8 +119,8 @@ func (s *sage) dense(in *Input, epilogue compute.Epilogue) compute.Dense {
 		Epilogue: epilogue}
 }
 
-// found returns the matrix for the sources of maxima, which backward reads; the zero Matrix if no
-// backward follows.
+// found returns the matrix in which Forward notes the source of each maximum for Backward. It
+// returns the zero Matrix if Backward will not need it.
 func (s *sage) found(in *Input) compute.Matrix {
 	if !in.Gradient {
 		return compute.Matrix{}
@@ -138,8 +138,8 @@ func (s *sage) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue 
 	if !in.Gradient {
 		return
 	}
-	// The segment kernel writes every row of dx, those without edges as zeros. The destinations'
-	// own rows are terms by which it completes dx, or are added afterwards.
+	// The segment kernel writes every row of dx, and zeros for rows without edges. The gradients of
+	// the destinations' own rows are terms that this kernel adds, or are added afterwards.
 	dagg, end := s.dagg.matrix(in.Destinations, s.in), dx.completion(s.dev, dy, s.self)
 	s.dev.MatMulInput(dagg, dy, s.neigh, false)
 	switch {

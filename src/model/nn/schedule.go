@@ -13,8 +13,8 @@ const (
 	ScheduleStep     = "step"
 )
 
-// Schedule is the learning rate as a function of the step. It has no state, so a resumed run needs
-// none.
+// Schedule is the learning rate as a function of the step. It has no state, so a resumed run need
+// not restore any.
 //
 //	Base ┤   ┌───────────  constant         ╭─╮            cosine        ┌──────┐        step
 //	     │  /                              /   ╲                        /       └──────┐
@@ -22,14 +22,14 @@ const (
 //	   0 └┴──┴──────────────────       Floor·Base                    Warmup   Every   Every
 type Schedule struct {
 	Kind   string  // ScheduleConstant, ScheduleCosine or ScheduleStep
-	Base   float64 // the highest rate; 0: nothing is learned
-	Warmup int     // steps of linear rise: step s < Warmup runs at Base (s+1)/Warmup; 0: none
-	Floor  float64 // for cosine: the fraction of Base at the end of the run; 0: it ends at 0
-	Every  int     // for step: number of steps between two decays, after the warm-up; >= 1
-	Gamma  float64 // for step: factor of a decay, in (0, 1]
+	Base   float64 // the highest rate; with 0 nothing is learned
+	Warmup int     // number of steps of linear rise: step s < Warmup has the rate Base (s+1)/Warmup
+	Floor  float64 // for cosine: the rate at the end of the run, as a fraction of Base
+	Every  int     // for step: number of steps between two decays after the warm-up, >= 1
+	Gamma  float64 // for step: factor of each decay, in (0, 1]
 }
 
-// Check returns all errors in s, joined.
+// Check returns all errors in s, joined into one.
 func (s Schedule) Check() error {
 	var faults []error
 	fault := func(bad bool, format string, args ...any) {
@@ -56,7 +56,7 @@ func (s Schedule) Check() error {
 	return errors.Join(faults...)
 }
 
-// LR returns the learning rate of step (from 0) of a run of total steps.
+// LR returns the learning rate of a step, counted from 0, in a run with total steps.
 func (s Schedule) LR(step, total int) float64 {
 	if step < s.Warmup {
 		return s.Base * float64(step+1) / float64(s.Warmup)

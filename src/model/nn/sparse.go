@@ -7,26 +7,26 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Sparse are the rows of an input layer that begins with a linear map, where rows are sparse: Own
-// and Aggregate as far as the layer needs them. They are never made dense.
+// Sparse has sparse input rows for an input layer that begins with a linear map: Own and Aggregate,
+// as far as the layer needs them. These rows are never made dense.
 type Sparse struct{ Own, Aggregate *compute.SparseMatrix }
 
 func (s *Sparse) given() bool { return s.Own != nil || s.Aggregate != nil }
 
-// sparseMap computes the first map of an input layer from sparse rows; the layer takes the result
-// as the only share in Input.Shares. Products read columns of the weights, so these are transposed
-// first.
+// sparseMap computes the first map of an input layer from sparse rows. The layer gets the result as
+// the only share in Input.Shares. The products read columns of the weights, so the weights are
+// transposed first.
 type sparseMap struct {
 	layer columnwise
 	dev   compute.Device
 	in    int
-	wide  [2]*buffer // [in,width] weights transposed; in backward their gradients
+	wide  [2]*buffer // [in,width] weights, transposed; in backward, their gradients
 	y, z  *buffer    // [D,width]
 	share [1]compute.Matrix
 }
 
-// newSparseMap returns the map of an input layer; nil if the layer does not begin with a linear
-// map.
+// newSparseMap returns the sparse map of an input layer, or nil if the layer does not begin with a
+// linear map.
 func newSparseMap(s *store, c Config, l Layer) *sparseMap {
 	layer, ok := l.(columnwise)
 	if !ok || !c.Linear() {
@@ -36,7 +36,7 @@ func newSparseMap(s *store, c Config, l Layer) *sparseMap {
 		y: s.buffer(), z: s.buffer()}
 }
 
-// of returns the sparse matrix that is multiplied by matrix k of the map.
+// The method of returns the sparse matrix that is multiplied by matrix k of the map.
 func (s *Sparse) of(k int) *compute.SparseMatrix {
 	if k == 1 {
 		return s.Own
@@ -44,9 +44,9 @@ func (s *Sparse) of(k int) *compute.SparseMatrix {
 	return s.Aggregate
 }
 
-// ReserveSparse makes room for the map of the sparse rows of an input layer, and makes the result
-// of the map the share of the input. It reads the input's counts and its Train. ForwardLayer calls
-// it. Errors are as for Reserve.
+// ReserveSparse makes room for the map of an input layer's sparse rows. It sets in.Shares to the
+// matrix that will have the map's result. Of the input it reads only the counts and Train.
+// ForwardLayer calls it. It fails only if device memory runs out.
 func (m *Model) ReserveSparse(in *Input) error {
 	if m.sparse == nil {
 		return errors.New("sparse rows are read by layers that begin with a linear map")
@@ -71,7 +71,7 @@ func (m *sparseMap) reserve(in *Input) error {
 	return nil
 }
 
-// forward sets the share to the map of the rows.
+// forward computes the share, the result of the map.
 func (m *sparseMap) forward(in *Input) {
 	f, y, add := m.layer.firstMap(), m.share[0], false
 	for k, t := range f.weights {
@@ -89,7 +89,8 @@ func (m *sparseMap) forward(in *Input) {
 	}
 }
 
-// multiply sets y = x w, or adds it:  y [D,width], w [in,width].
+// multiply sets y [D,width] to the product x w, where w is [in,width]. If add is set, it adds the
+// product to y.
 func (m *sparseMap) multiply(y compute.Matrix, x *compute.SparseMatrix, w compute.Matrix,
 	add bool) {
 	m.dev.SegmentSum(y, x.Entries, x.Values, w, add)

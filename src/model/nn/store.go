@@ -9,12 +9,12 @@ import (
 type store struct {
 	dev      compute.Device
 	buffers  []*buffer
-	numbered *numbered // nil: no layer has features of edges
+	numbered *numbered // nil if no layer reads features of edges
 	perEdges []*perEdge
 }
 
-// buffer is device memory for an array whose size differs from minibatch to minibatch. Its content
-// does not survive reserve.
+// buffer is device memory for an array whose size differs from minibatch to minibatch. A call of
+// reserve may lose its content.
 type buffer struct {
 	dev    compute.Device
 	data   []float32
@@ -42,9 +42,9 @@ func (s *store) hidden(width int) *buffer {
 	return b
 }
 
-// reserve makes room for n elements. The first size is allocated exactly (a caller may know the
-// maximum), later ones with a quarter of slack, so that sampled blocks, whose sizes vary by a few
-// per cent, soon stop growing it.
+// reserve makes room for n elements. The first size is allocated exactly, because a caller may know
+// the maximum. Later sizes get a quarter more, so that sampled minibatches, whose sizes vary by a
+// few per cent, soon fit without further growth.
 func (b *buffer) reserve(n int) error {
 	n = b.stores.Floats(n)
 	if n <= len(b.data) {
@@ -66,7 +66,7 @@ func (b *buffer) reserve(n int) error {
 	return nil
 }
 
-// sized is a buffer and its number of elements.
+// sized is a buffer and the number of elements for which it needs room.
 type sized struct {
 	*buffer
 	n int

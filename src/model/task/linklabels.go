@@ -5,8 +5,9 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// The tasks whose labels are those of links: a class, or float32 numbers. The outputs of a model
-// are embeddings, and the score of two embeddings is compared with the label. Links are not ranked.
+// The tasks in which links have labels: a class, or float32 numbers. The outputs of a model are
+// embeddings of vertices. A score is computed from the embeddings of a link's two ends, and
+// compared with the link's label. Links are not ranked.
 const (
 	LinkClasses = "link_classes"
 	LinkNumbers = "link_numbers"
@@ -17,8 +18,8 @@ var (
 	linkNumbers = labelling(LinkNumbers, "numbers of links", &regression)
 )
 
-// labelling returns a task of links whose labels are of the same kind as the vertices' labels in
-// the task of.
+// labelling returns a task of links whose labels are of the same kind as the labels of vertices in
+// another task, the argument of.
 func labelling(name, has string, of *Task) Task {
 	t := *of
 	t.Name, t.Has, t.Embeds = name, has, true
@@ -37,12 +38,12 @@ func labelling(name, has string, of *Task) Task {
 	return t
 }
 
-// labelLoss is the loss of links with labels: the loss of a task of vertices, over the scores of
-// links.
+// labelLoss is the loss of links with labels. It is the loss of a task of vertices, with the scores
+// of links as the outputs.
 type labelLoss struct {
 	rating
 	of      LossFunc
-	scratch []float32 // ScorerScratch elements; the last ones hold scores
+	scratch []float32 // as many elements as ScorerScratch returns; the last ones hold scores
 }
 
 // loss returns the loss of n links, divided by globalSeeds. truth is laid out as in
@@ -75,7 +76,8 @@ func (l *labelLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, tru
 	return s
 }
 
-// onDevice returns device memory for the scores of n links (which = 0) or for their gradient (1).
+// onDevice returns device memory for the scores of n links if the argument which is 0, or for the
+// gradient of the scores if it is 1.
 func (l *labelLoss) onDevice(which, n, outputs int) compute.Matrix {
 	size := labelChunk(outputs) * outputs
 	at := len(l.scratch) - (2-which)*size

@@ -9,19 +9,21 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Links is the task of pairs of vertices: outputs are embeddings, and the likelier a link, the
-// higher the score of its ends. No vertex has a label: labels.npy is -1.
+// Links is the task of predicting links. The outputs of a model are embeddings of vertices. The
+// likelier a link between two vertices, the higher the score of their embeddings. No vertex has a
+// label: labels.npy has only -1.
 const Links = "links"
 
-// The sums of a step's links. A link beats a negative with a lower score, and counts half for an
-// equal one.
+// Indices of Sums in this task, for the links of a step. A negative is a pair that is no link. A
+// link beats a negative with a lower score; a negative with an equal score counts as half beaten.
 const (
 	Reciprocal = iota // 1 / the link's rank among its negatives
-	Beaten            // share of the link's negatives that it beats
+	Beaten            // share of its negatives that the link beats
 	Rated             // number of links
 )
 
-// The metrics of links. A tie has the mean of the best and the worst rank (OGB).
+// The metrics of links. A link whose score ties with negatives gets the mean of its best and its
+// worst possible rank, as in OGB.
 const (
 	MRR              = "mrr"
 	HitsName         = "hits_"
@@ -29,7 +31,7 @@ const (
 	AveragePrecision = "average_precision"
 )
 
-// HitsAt are the K of the metrics hits_K.
+// HitsAt lists the values of K for the metrics hits_K: the share of links with rank K or better.
 var HitsAt = [...]int{1, 3, 10, 50, 100}
 
 var links = Task{
@@ -45,7 +47,8 @@ var links = Task{
 	},
 	Fault: func(label []byte, _ int) string {
 		if y := class(label); y != -1 {
-			return fmt.Sprintf(" is %d; links are the task, and vertices have none: -1", y)
+			return fmt.Sprintf(" is %d; it must be -1, because vertices have no labels in a task of "+
+				"links", y)
 		}
 		return ""
 	},
@@ -73,15 +76,15 @@ func linkMetrics() []*Metric {
 			"the links", Value: ofStep})
 }
 
-// Pairs says how links are rated.
+// Pairs says how the scores of links are computed, and by which loss they are trained.
 type Pairs struct {
 	Score, Loss string  // one of Scores and one of PairLosses; "" is the first of each
-	Scale       float64 // factor of scores in the loss; 0 means 1
+	Scale       float64 // factor by which the loss multiplies scores; 0 means 1
 }
 
 // The scores and losses of links.
 const (
-	ScoreAuto    = "auto" // Dot, or MLP where links have labels
+	ScoreAuto    = "auto" // Dot, but MLP if links have labels
 	Dot          = "dot"
 	Cosine       = "cosine"
 	DistMult     = "distmult"
@@ -90,17 +93,18 @@ const (
 	CrossEntropy = "cross-entropy"
 )
 
-// pairLoss is the loss of links that are ranked.
+// pairLoss is the loss of links that are ranked among negatives.
 type pairLoss struct{ rating }
 
-// loss returns the loss of n links, divided by globalSeeds, a number of links. With the score s_0
-// of a link and the scores s_1 to s_k of its negatives it is
+// loss returns the loss of n links, divided by globalSeeds, the number of links over all ranks. If
+// s_0 is the score of a link, and s_1 to s_k are the scores of its negatives, it is
 //
 //	contrastive     sum ( log sum_j exp(s_j) - s_0 )
 //	cross-entropy   sum ( softplus(-s_0) + sum_j>0 softplus(s_j) ) / (1+k)
 //
-// truth is laid out as in sample.Links.Truth; a missing negative adds no term. Links are added in
-// order, and the gradients of a row in the order of pairs, whatever the threads. Time O(pairs D).
+// The layout of truth is that of sample.Links.Truth. A missing negative adds no term. Links are
+// added in order, and the gradients of a row in the order of pairs, so the number of threads does
+// not change the result. Time O(pairs D).
 func (l *pairLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
 	globalSeeds int) Stats {
 	head := npy.View[int32](truth)
@@ -128,8 +132,8 @@ func (l *pairLoss) scaled() float64 {
 	return l.pairs.Scale
 }
 
-// terms returns the loss of a link, given its score and those of its negatives, and appends the
-// derivatives by these scores, times share.
+// terms returns the loss of a link, given its score and the scores of its negatives. It appends the
+// derivatives of the loss by these scores, multiplied by share, to slope.
 func (l *pairLoss) terms(scores []float32, share float64) (loss float64) {
 	scale := l.scaled()
 	if l.pairs.Loss == CrossEntropy {
@@ -181,7 +185,7 @@ func count(s *Sums, scores []float32) {
 	s[Rated]++
 }
 
-// Ranked adds up the ranks of links among their candidates.
+// Ranked adds up the results of ranking links among their candidates.
 type Ranked struct {
 	Links, Reciprocal float64
 	Hits              [len(HitsAt)]float64
@@ -203,7 +207,8 @@ func (r *Ranked) Add(x []float64) {
 	}
 }
 
-// See counts a link, given how many of its candidates have higher scores, and how many the same.
+// See counts a link, given how many of its candidates have a higher score than the link, and how
+// many the same score.
 func (r *Ranked) See(above, equal int) {
 	rank := 1 + float64(above) + float64(equal)/2
 	r.Links++
@@ -215,8 +220,9 @@ func (r *Ranked) See(above, equal int) {
 	}
 }
 
-// Metrics returns the values by name; none without links. curve has the scores of links and
-// negatives; if either is missing, auc and average precision are left out.
+// Metrics returns the values of the metrics by name. Without links there are none. The argument
+// curve has the scores of links and negatives. If either of these are missing, the result has no
+// area under the curve and no average precision.
 func (r *Ranked) Metrics(curve *Curve) map[string]float64 {
 	all := map[string]float64{}
 	if r.Links == 0 {

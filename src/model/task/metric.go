@@ -2,37 +2,37 @@ package task
 
 import "slices"
 
-// positive is the index of the one fact of classes: the number of labels of class 1 or, where a
-// vertex has several labels, of all labels.
+// Tasks of classes need one sum over labels (Tally.Facts), whose index is positive. It is the
+// number of labels of class 1 or, if a vertex has several labels, the number of all labels.
 const positive = 0
 
 func one(int) int { return 1 }
 
-// Sums are what a task adds up over predictions: over (vertex, class) pairs for classes, over
-// (vertex, output) pairs for numbers.
+// Sums are what a task adds up over predictions. Tasks of classes add over (vertex, class) pairs,
+// tasks of numbers over (vertex, output) pairs.
 type Sums [3]float64
 
-// Sums of classes. Where a vertex has one class, a wrong prediction is one false positive and one
-// false negative.
+// Indices of Sums in tasks of classes. If a vertex has one class, a wrong prediction is one false
+// positive and one false negative.
 const (
 	TruePositive = iota
 	FalsePositive
 	FalseNegative
 )
 
-// Tally holds the sums over vertices that metrics are computed from, in float64, which counts
-// exactly.
+// Tally holds the sums over vertices from which metrics are computed. They are float64, which
+// counts exactly up to 2^53.
 type Tally struct {
 	Vertices float64
 	Labelled float64   // number of vertices with a label
 	Facts    []float64 // sums over labels; Task.Facts gives their number
-	// number of vertices with an output that is not finite; no other sum includes them
+	// Number of vertices with an output that is not finite. No other sum includes them.
 	Undefined float64
 	Shortfall float64 // sum of a lower bound of the loss
 	Sums      Sums
 }
 
-// NewTally returns the tally of no vertices.
+// NewTally returns an empty tally for a task, the argument of, with the given number of outputs.
 func NewTally(of *Task, outputs int) Tally {
 	return Tally{Facts: make([]float64, of.Facts(outputs))}
 }
@@ -66,20 +66,22 @@ func (t *Tally) See(of *Task, label []byte) bool {
 	return ok
 }
 
-// Metric is a row of the table of metrics. The first metric of a task is computed for each step
-// too, and reported beside the metric that was chosen.
+// Metric is a row of the table of metrics. The first metric of a task is also computed for each
+// training step, and is reported in addition to the metric that the user chose.
 type Metric struct {
 	Name, Doc string
 	Share     bool // written in per cent
 	Less      bool // smaller values are better
-	Classes   int  // the only number of classes it is defined for; 0: any
+	Classes   int  // the only number of classes for which it is defined; 0 means any
 
-	// Value computes the metric. For a step only Tally.Sums is set. ok is false where the metric is
-	// undefined.
+	// Value computes the metric. For a training step only Tally.Sums is set. If the metric is
+	// undefined, ok is false.
 	Value func(t *Tally) (value float64, ok bool)
-	// Without says why labels give no value, whatever is predicted; "" if they give one.
+	// Without says why the metric has no value for these labels, whatever is predicted. It returns
+	// "" if the metric has a value.
 	Without func(t *Tally) string
-	// A metric that is no function of sums ranks the scores of all vertices, by a Curve.
+	// A metric that cannot be computed from sums ranks the scores of all vertices. Score returns
+	// the score of a vertex, and OfCurve the value of the metric.
 	Score   func(z []float32, label []byte) Scored
 	OfCurve func(*Curve) float64
 }
@@ -99,8 +101,8 @@ var (
 			n := s[TruePositive] + s[FalsePositive]
 			return s[TruePositive] / max(1, n), n > 0
 		}}
-	// two classes are judged by the ranking of their scores, because the share of the classes may
-	// differ between the splits
+	// It judges two classes by the ranking of the vertices' scores, because the shares of the
+	// classes may differ between the splits.
 	rocAUC = Metric{Name: ROCAUC, Doc: "area under the ROC curve, of two classes", Classes: 2,
 		Without: func(t *Tally) string {
 			switch t.Facts[positive] {
@@ -112,13 +114,14 @@ var (
 			return ""
 		},
 		Score: func(z []float32, label []byte) Scored {
-			return Scored{z[1] - z[0], float32(class(label))} // how much likelier class 1 is
+			// How much higher the score of class 1 is.
+			return Scored{z[1] - z[0], float32(class(label))}
 		},
 		OfCurve: func(c *Curve) float64 {
 			area, _ := c.Area()
 			return area
 		}}
-	// 2 TP / (2 TP + FP + FN); without any label its recall is undefined
+	// 2 TP / (2 TP + FP + FN). If no vertex has a label, it is undefined.
 	microF1 = Metric{Name: MicroF1, Share: true,
 		Doc: "over all labels, with several a vertex",
 		Value: func(t *Tally) (f1 float64, ok bool) {
@@ -134,9 +137,9 @@ var (
 		}}
 )
 
-// Why says why the metric is undefined for these vertices; "" if it is defined. A share of no
-// vertices, an F1-score of no labels and a ranking of a single class are 0/0, whatever the model
-// predicts.
+// Why says why the metric is undefined for the vertices in t, or returns "" if it is defined. A
+// share of no vertices, an F1-score of no labels and a ranking of a single class are 0/0, whatever
+// the model predicts.
 func (m *Metric) Why(t *Tally) string {
 	switch {
 	case t.Vertices == 0:
@@ -149,7 +152,7 @@ func (m *Metric) Why(t *Tally) string {
 	return ""
 }
 
-// Better reports whether a value is better than another.
+// Better reports whether the value x is better than the value of the argument than.
 func (m *Metric) Better(x, than float64) bool {
 	if m.Less {
 		return x < than

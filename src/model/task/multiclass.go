@@ -9,7 +9,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Multiclass is the task of one class for each vertex: int32, -1 if it has none.
+// Multiclass is the task in which each vertex has one class. A label is an int32, -1 if the vertex
+// has no class.
 const Multiclass = "multiclass"
 
 var multiclass = Task{
@@ -65,7 +66,7 @@ var multiclass = Task{
 
 func class(label []byte) int32 { return int32(binary.LittleEndian.Uint32(label)) }
 
-// PutClass makes a label of a class.
+// PutClass writes the label of a class to label.
 func PutClass(label []byte, class int32) { binary.LittleEndian.PutUint32(label, uint32(class)) }
 
 // crossEntropy is the softmax cross-entropy:
@@ -80,7 +81,7 @@ func crossEntropy(dev compute.Device, dlogits, logits compute.Matrix, labels []b
 	return Stats{loss, rightOf(correct, logits.Rows)}
 }
 
-// rightOf returns the sums of n vertices, right of which are predicted correctly.
+// rightOf returns the Sums of n vertices, of which the number right are predicted correctly.
 func rightOf(right, n int) Sums {
 	wrong := float64(n - right)
 	return Sums{TruePositive: float64(right), FalsePositive: wrong, FalseNegative: wrong}

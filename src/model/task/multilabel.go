@@ -8,7 +8,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Multilabel is the task of any subset of the classes: uint8, 0 or 1 for each class.
+// Multilabel is the task in which each vertex has any number of the classes. A label has a uint8
+// for each class, 0 or 1.
 const Multilabel = "multilabel"
 
 var multilabel = Task{
@@ -39,7 +40,7 @@ var multilabel = Task{
 		return true
 	},
 	Judge: func(t *Tally, z []float32, label []byte) {
-		short := 0.0 // the distances from 0 of logits on the wrong side
+		short := 0.0 // sum of |logit| over the classes whose logit has the wrong sign
 		for c, x := range z {
 			predicted, is := x > 0, label[c] != 0
 			switch {

@@ -10,19 +10,20 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Objective changes the loss of a task. The zero value is the plain one.
+// Objective says how the loss of a task is changed. The zero value changes nothing.
 type Objective struct {
-	// Weights[c] multiplies the terms of class c; nil: all are 1. Unlike PyTorch's mean the loss is
-	// divided by the number of seeds, not by their weights, so that ranks need not exchange sums of
-	// weights.
+	// Weights[c] multiplies the terms of class c. If nil, all weights are 1. The loss is divided by
+	// the number of seeds. PyTorch divides by the sum of the seeds' weights instead, but for that
+	// ranks would have to exchange this sum.
 	Weights []float64
-	// Smoothing is the share of a vertex's target that goes to all classes alike, in [0, 1)
-	// (Szegedy et al., CVPR 2016); 0: none.
+	// Smoothing, in [0, 1), is the share of a vertex's target that is spread evenly over all
+	// classes (Szegedy et al., CVPR 2016).
 	Smoothing float64
-	// Loss is the loss of regression, one of LossAuto, ...; "" is LossAuto. Targets are scaled.
+	// Loss is the loss of regression: LossAuto, LossSquared, LossAbsolute or LossHuber. "" means
+	// LossAuto. Targets are scaled by the embedded Scale.
 	Loss string
 	Scale
-	// Pairs says how links are rated, in the task of links.
+	// Pairs says how links are scored, in tasks of links.
 	Pairs Pairs
 	Scorer
 }
@@ -56,17 +57,18 @@ func (o Objective) check(t *Task, classes int) error {
 	for class, w := range o.Weights {
 		if !(w >= 0) || math.IsInf(w, 0) {
 			faults = append(faults, fmt.Errorf(
-				"train.class_weights: class %d has %g; want numbers from 0", class, w))
+				"train.class_weights: class %d has %g; it must be 0 or more", class, w))
 		}
 	}
 	if !(o.Smoothing >= 0 && o.Smoothing < 1) {
-		faults = append(faults, fmt.Errorf("train.label_smoothing is %g; want 0 to below 1",
+		faults = append(faults, fmt.Errorf("train.label_smoothing is %g; it must be "+
+			"at least 0 and below 1",
 			o.Smoothing))
 	}
 	return errors.Join(faults...)
 }
 
-// LossWith returns the loss with an objective, or all errors in it.
+// LossWith returns the task's loss, changed by an objective, or all errors in the objective.
 func (t *Task) LossWith(o Objective, classes int) (LossFunc, error) {
 	if o.plain() && !t.Embeds {
 		return t.Minibatch, nil
@@ -77,21 +79,21 @@ func (t *Task) LossWith(o Objective, classes int) (LossFunc, error) {
 	return t.Changed(o), nil
 }
 
-// objective computes the loss on the host, whatever the device: the logits (seeds x classes) are a
-// small part of a step, and one plain loop is both the reference and the only implementation.
+// objective computes the loss on the host, whatever the device. The logits (seeds x classes) are a
+// small part of a step, so one plain loop is enough and needs no second implementation.
 type objective struct {
 	Objective
 	host []float32 // logits, then their gradient
 }
 
-// loss is crossEntropy with the targets t_c of o, whose sum is T, in place of one class:
+// loss is crossEntropy, but instead of one class a vertex has the targets t_c of o, whose sum is T:
 //
 //	sum_r ( T log sum_c exp(z_rc) - sum_c t_c z_rc ) / globalSeeds
 //	t_c = weight_c ((1 - smoothing) [c = label] + smoothing / C)
 //
-// dlogits receives the gradient T softmax(z) - t, scaled alike. Rows are added in order, so that
-// the result does not depend on the number of threads. Time O(rows C), memory rows C floats of the
-// host. Waits for the device.
+// dlogits receives the gradient (T softmax(z) - t) / globalSeeds. Rows are added in order, so that
+// the result does not depend on the number of threads. It takes O(rows C) time, and rows C floats
+// of host memory. Waits for the device.
 func (o *objective) loss(
 	dev compute.Device, dlogits, logits compute.Matrix, truth []byte, globalSeeds int,
 ) Stats {
@@ -112,8 +114,8 @@ func (o *objective) loss(
 	return Stats{sum * scale, rightOf(correct, logits.Rows)}
 }
 
-// row returns the loss of a row and the index of its largest logit, and turns z into scale times
-// the gradient.
+// row returns the loss of one row of logits, z, and the index of its largest logit. It overwrites z
+// by scale times the gradient.
 func (o *objective) row(z []float32, label int32, scale float64) (loss float64, best int32) {
 	best = argmax(z)
 	largest, total, targets, fit := float64(z[best]), 0.0, 0.0, 0.0

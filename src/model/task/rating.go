@@ -7,9 +7,9 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// rating computes the scores of a minibatch's pairs on the host, whatever the device: rows of
-// embeddings are a small part of a step. A pair has one score, or one for each output of the
-// scorer.
+// rating computes the scores of a minibatch's pairs on the host, whatever the device, because the
+// embeddings are a small part of a step. A pair has one score or, if links have labels, one for
+// each output of the scorer.
 type rating struct {
 	pairs   Pairs
 	scorer  hostScorer
@@ -24,7 +24,7 @@ func ratingBy(o Objective) rating {
 	return rating{pairs: o.Pairs, scorer: hostScorer{Scorer: o.Scorer}}
 }
 
-// outputs is the number of a pair's scores.
+// outputs returns the number of scores of a pair.
 func (l *rating) outputs() int {
 	switch v := l.scorer.Values; {
 	case l.pairs.Score == DistMult && l.z.Cols > 0:
@@ -35,7 +35,8 @@ func (l *rating) outputs() int {
 	return 1
 }
 
-// begin computes the scores of pairs of rows of logits, and clears their gradients.
+// begin computes the scores of pairs, which are numbers of rows in logits. It sets the gradients of
+// the scores to zero.
 func (l *rating) begin(dev compute.Device, logits compute.Matrix, pairs []int32) {
 	size := len(logits.Data)
 	l.host = slices.Grow(l.host[:0], 2*size)[:2*size]
@@ -48,8 +49,9 @@ func (l *rating) begin(dev compute.Device, logits compute.Matrix, pairs []int32)
 	l.rate(dev, pairs)
 }
 
-// end computes gradients from slope and brings them to the device, if dlogits has columns. A rank's
-// minibatch may have no links and no rows: then the gradients are 0, not those of the last step.
+// If dlogits has columns, end computes the gradients of the embeddings from slope, and copies them
+// to the device. A rank's minibatch may have no links and no rows. The gradients of parameters must
+// then be 0, not those of the last step.
 func (l *rating) end(dev compute.Device, dlogits compute.Matrix, pairs []int32) {
 	if dlogits.Cols > 0 {
 		l.back(dev, pairs)
@@ -58,7 +60,7 @@ func (l *rating) end(dev compute.Device, dlogits compute.Matrix, pairs []int32) 
 	}
 }
 
-// rate computes the scores of pairs, and the row lengths that cosines need.
+// rate computes the scores of pairs. For cosines it also computes the lengths of the rows.
 func (l *rating) rate(dev compute.Device, pairs []int32) {
 	z := l.z
 	l.score, l.lengths = l.score[:0], l.lengths[:0]
@@ -92,7 +94,7 @@ func (l *rating) rate(dev compute.Device, pairs []int32) {
 	}
 }
 
-// back adds the gradients of pairs.
+// back adds to the gradients of the embeddings what each pair contributes.
 func (l *rating) back(dev compute.Device, pairs []int32) {
 	if l.pairs.Score == MLP {
 		l.scorer.back(dev, l.dz, l.z, pairs, l.slope)
@@ -114,7 +116,7 @@ func (l *rating) back(dev compute.Device, pairs []int32) {
 			addProduct(l.scorer.grads[0][k*l.z.Cols:][:l.z.Cols], za, zb, g)
 		case Cosine:
 			la, lb, s := l.lengths[a], l.lengths[b], l.score[j]
-			// a row of zeros has no direction, so the cosine has no slope
+			// a row of zeros has no direction, so its cosine gets no gradient
 			if min(la, lb) <= shortest {
 				continue
 			}
@@ -137,12 +139,13 @@ func addTimes(y, x []float32, g float32) {
 	}
 }
 
-// shortest is the least length of a row in a cosine, so that rows of zeros have the cosine 0.
+// shortest is the least length that a cosine divides by, so that rows of zeros have the cosine 0.
 const shortest float32 = 1e-12
 
 func length(a []float32) float32 { return max(float32(math.Sqrt(float64(dot(a, a)))), shortest) }
 
-// dot adds in eight sums, so that additions need not wait for each other.
+// dot returns the inner product of a and b. It adds in eight independent sums, so that additions
+// need not wait for each other.
 func dot(a, b []float32) float32 {
 	var s [8]float32
 	b = b[:len(a)]

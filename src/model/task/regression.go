@@ -11,15 +11,17 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Regression is the task of numbers: float32, one for each output, all NaN if a vertex has none.
+// Regression is the task of predicting numbers. A label has a float32 for each output; all are NaN
+// if the vertex has no label.
 const Regression = "regression"
 
-// The losses of numbers, of the error e in standard deviations of the training targets.
+// The losses of numbers. Here e is the error, in units of the standard deviation of the training
+// targets.
 const (
-	LossAuto     = "auto"  // the first of the others
+	LossAuto     = "auto"  // LossSquared
 	LossSquared  = "mse"   // e^2
 	LossAbsolute = "mae"   // |e|
-	LossHuber    = "huber" // e^2/2 up to 1, then |e| - 1/2: PyTorch's HuberLoss
+	LossHuber    = "huber" // e^2/2 if |e| <= 1, otherwise |e| - 1/2, as in PyTorch's HuberLoss
 )
 
 var regression = Task{
@@ -77,14 +79,14 @@ var regression = Task{
 	},
 }
 
-// Sums of numbers, over vertices and outputs.
+// Indices of Sums in tasks of numbers. They are over vertices and outputs.
 const (
 	squared = iota
 	absolute
 	judged
 )
 
-// miss adds an error, in the unit of the targets.
+// miss adds the error e of one output, in the unit of the targets.
 func (s *Sums) miss(e float64) {
 	s[squared] += e * e
 	s[absolute] += math.Abs(e)
@@ -100,8 +102,9 @@ var (
 		Value: func(t *Tally) (float64, bool) {
 			return t.Sums[absolute] / max(1, t.Sums[judged]), t.Sums[judged] > 0
 		}}
-	// 1 - sum (z - y)^2 / sum (y - mean)^2, the mean of each output over the vertices that are judged:
-	// scikit-learn's r2_score, of several outputs with multioutput="variance_weighted"
+	// 1 - sum (z - y)^2 / sum (y - mean)^2, with the mean of each output over the vertices that are
+	// judged. This is scikit-learn's r2_score; for several outputs, with
+	// multioutput="variance_weighted".
 	r2 = Metric{Name: "r2", Doc: "share of the variance of numbers that is explained",
 		Value: func(t *Tally) (float64, bool) {
 			v := variation(t)
@@ -115,24 +118,25 @@ var (
 		}}
 )
 
-// variation is the sum over outputs of the squared distances of the targets from their mean.
+// variation returns the sum, over outputs and vertices, of the squared distance of the target from
+// the output's mean.
 func variation(t *Tally) float64 {
 	if len(t.Facts) == 0 {
-		return 0 // a step has no facts
+		return 0 // there are no facts for a training step
 	}
 	c := len(t.Facts) - 1
 	v := t.Facts[c]
 	for _, sum := range t.Facts[:c] {
 		v -= sum * sum / max(1, t.Labelled)
 	}
-	if v < 1e-12*t.Facts[c] { // what rounding leaves of equal numbers
+	if v < 1e-12*t.Facts[c] { // equal numbers, up to rounding
 		return 0
 	}
 	return v
 }
 
-// Scale turns a model's outputs into targets: y = Mean + Std z, for each output. A model learns
-// targets of mean 0 and variance 1. nil: outputs are targets as they are.
+// Scale turns a model's outputs into targets: y = Mean + Std z, for each output. So a model learns
+// targets of mean 0 and variance 1. If both are nil, targets are not scaled.
 type Scale struct{ Mean, Std []float32 }
 
 // Undo scales rows of outputs back to the unit of the targets, in place.
@@ -149,9 +153,9 @@ func (s Scale) target(c int, z float32) float32 {
 	return float32(float64(s.Mean[c]) + float64(s.Std[c])*float64(z))
 }
 
-// ScaleOf returns the mean and the standard deviation of each output over training vertices, from
-// the sums of their targets and of the squares of these; n counts the vertices.
-// An output that does not vary there cannot be learned, and is an error.
+// ScaleOf returns the mean and the standard deviation of each output over n training vertices. It
+// computes them from the sums of the vertices' targets and the sums of the targets' squares. An
+// output that is the same for all training vertices cannot be learned, and is an error.
 func ScaleOf(n float64, sums, squares []float64) (s Scale, err error) {
 	for c, sum := range sums {
 		mean := sum / max(1, n)
@@ -171,12 +175,12 @@ func ScaleOf(n float64, sums, squares []float64) (s Scale, err error) {
 	return s, nil
 }
 
-// numbers returns the mean loss of the outputs of a vertex,
+// numbers returns the loss function of regression, the mean over the C outputs:
 //
 //	sum_rc loss((z_rc - (y_rc - mean_c) / std_c)) / (globalSeeds C),
 //
-// computed on the host, whatever the device, as objective is: the plain loop is the reference and
-// the only implementation. Rows are added in order.
+// It is computed on the host, whatever the device, because the outputs are a small part of a step.
+// Rows are added in order.
 func numbers(o Objective) LossFunc {
 	var host []float32
 	return func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte,
@@ -204,7 +208,7 @@ func numbers(o Objective) LossFunc {
 	}
 }
 
-// error returns the loss of an error, and its slope.
+// error returns the loss of an error e, and the derivative of the loss.
 func (o *Objective) error(e float64) (loss, slope float64) {
 	size := math.Abs(e)
 	switch {

@@ -7,15 +7,15 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// scorerChunk is how many pairs an MLP rates at a time. Tests make it small.
+// scorerChunk is the number of pairs that an MLP scores at a time. Tests make it small.
 var scorerChunk = 4096
 
-// labelChunk returns how many links with labels are judged at a time, given the number of outputs:
-// few if there are many outputs, so that their scores take at most 16 MB.
+// labelChunk returns how many links with labels are scored at a time, given the number of outputs
+// of a link. It is limited so that their scores take at most 16 MB.
 func labelChunk(outputs int) int { return max(1, min(scorerChunk, 1<<22/max(1, outputs))) }
 
-// ScorerScratch returns how many elements of device memory training with a score needs; outputs is
-// 0 where links have no labels.
+// ScorerScratch returns how many elements of device memory training with the given score needs. If
+// links have no labels, outputs is 0.
 func ScorerScratch(score string, width, outputs int) int {
 	labelled := 2 * labelChunk(outputs) * outputs
 	if score == MLP {
@@ -24,18 +24,18 @@ func ScorerScratch(score string, width, outputs int) int {
 	return labelled
 }
 
-// Scorer is the device memory of a score with parameters. Values are r [K,D] for DistMult, and W
-// [D,D], b [D], w [K,D] and c [K] for MLP. K is the number of outputs where links have labels,
-// otherwise 1. The score of the embeddings a and b is
+// Scorer is the device memory of a score with parameters. DistMult has the parameter r [K,D]; MLP
+// has W [D,D], b [D], w [K,D] and c [K]. If links have labels, K is the number of outputs for a
+// link, otherwise 1. The score of a link whose ends have the embeddings x and y is
 //
-//	distmult   sum_i r_i a_i b_i                     (Yang et al., ICLR 2015, of one relation)
-//	mlp        w . relu(W (a * b) + b) + c           (OGB's LinkPredictor)
+//	distmult   sum_i r_i x_i y_i                     (Yang et al., ICLR 2015, with one relation)
+//	mlp        w . relu(W (x * y) + b) + c           (OGB's LinkPredictor)
 type Scorer struct {
 	Values, Grads [][]float32
-	Scratch       []float32 // device memory of ScorerScratch elements
+	Scratch       []float32 // device memory, as many elements as ScorerScratch returns
 }
 
-// Rater rates pairs on the host. It is read only, and so safe for concurrent use.
+// Rater scores pairs on the host. It is read only, and therefore safe for concurrent use.
 type Rater struct {
 	Pairs
 	Values [][]float32 // the Values of a Scorer, on the host
@@ -46,7 +46,7 @@ type Rater struct {
 // row.
 func (r *Rater) Products() bool { return r.Score != Cosine && r.Score != MLP }
 
-// Prepare turns an embedding, in place, into the first argument of Rate.
+// Prepare turns an embedding, in place, into a row that can be the first argument of Rate.
 func (r *Rater) Prepare(a []float32) {
 	if r.Score == DistMult {
 		for i, x := range r.Values[0] {
@@ -55,8 +55,8 @@ func (r *Rater) Prepare(a []float32) {
 	}
 }
 
-// Outputs appends the K outputs for a link with a label, whose ends have the embeddings a and b:
-// O(K D), with an MLP O(D D + K D).
+// Outputs appends to z the K outputs for a link with a label, whose ends have the embeddings a and
+// b. It takes O(K D), with an MLP O(D D + K D).
 func (r *Rater) Outputs(z, a, b []float32) []float32 {
 	width, begin := len(a), len(z)
 	row := make([]float32, width)
@@ -83,8 +83,8 @@ func (r *Rater) Outputs(z, a, b []float32) []float32 {
 	return z
 }
 
-// Rate returns the score of a link that is ranked; its ends have the embeddings a, prepared, and b.
-// O(D), with an MLP O(D D).
+// Rate returns the score of a link that is ranked. One end has the embedding b; the argument a is
+// the other end's embedding after Prepare. It takes O(D), with an MLP O(D D).
 func (r *Rater) Rate(a, b []float32) float32 {
 	switch r.Score {
 	case Cosine:
@@ -109,16 +109,16 @@ func (r *Rater) Rate(a, b []float32) float32 {
 // Square returns the square of a row's length.
 func (r *Rater) Square(a []float32) float64 { return float64(dot(a, a)) }
 
-// hostScorer is a Scorer with its values and gradients on the host.
+// hostScorer is a Scorer whose values and gradients have copies on the host.
 type hostScorer struct {
 	Scorer
 	values, grads [][]float32
-	// for a chunk of pairs of an MLP: products of the ends' embeddings, hidden rows
+	// For a chunk of pairs of an MLP: the products of the ends' embeddings, and the hidden rows.
 	rows [2][]float32
 	sums []float32 // [D,D] gradient of the weights W, summed
 }
 
-// load brings the values to the host.
+// load copies the values to the host.
 func (s *hostScorer) load(dev compute.Device) {
 	for len(s.values) < len(s.Values) {
 		n := len(s.Values[len(s.values)])
@@ -131,14 +131,14 @@ func (s *hostScorer) load(dev compute.Device) {
 	}
 }
 
-// store brings the gradients to the device.
+// store copies the gradients to the device.
 func (s *hostScorer) store(dev compute.Device) {
 	for i, x := range s.grads {
 		dev.Upload(s.Grads[i], x)
 	}
 }
 
-// hidden computes the hidden rows of pairs, before their activation.
+// hidden computes the hidden rows of an MLP for pairs, before the activation.
 func (s *hostScorer) hidden(dev compute.Device, z compute.Matrix, pairs []int32) (x, h,
 	d compute.Matrix) {
 	n, width := len(pairs)/2, z.Cols
@@ -171,7 +171,7 @@ func (s *hostScorer) weights(width int) compute.Matrix {
 	return compute.Matrix{Rows: width, Cols: width, Data: s.Values[0]}
 }
 
-// rate appends the scores of an MLP; a negative that is missing has -Inf.
+// rate appends to score the scores of an MLP. The score of a missing negative is -Inf.
 func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
 	pairs []int32) []float32 {
 	for part := range slices.Chunk(pairs, 2*scorerChunk) {
@@ -193,7 +193,8 @@ func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
 	return score
 }
 
-// back adds the gradients of an MLP, given those of its scores.
+// back adds the gradients of an MLP's parameters and inputs, given the gradients of its scores,
+// slopes.
 func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int32,
 	slopes []float32) {
 	width, outputs := z.Cols, len(s.values[3])
@@ -233,7 +234,7 @@ func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int3
 	}
 }
 
-// addProduct adds g x w to y, element by element.
+// addProduct adds g*x[i]*w[i] to each y[i].
 func addProduct(y, x, w []float32, g float32) {
 	x, w = x[:len(y)], w[:len(y)]
 	for i := range y {

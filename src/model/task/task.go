@@ -13,50 +13,53 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// None is the word for a graph without labels: labels.npy has classes, all of them -1.
+// None is the name for a graph without labels. Its labels.npy has classes that are all -1.
 const None = "none"
 
 // Task is a row of the table. A label is what is known of one vertex, a row of labels.npy.
 type Task struct {
-	Name string // name in meta.json and in the metadata of models
-	Has  string // what a vertex or link has, for messages
+	Name string // name in meta.json and in the metadata of model files
+	Has  string // what a vertex or a link has, in words, for messages
 	Loss string // name of the loss
 
 	DType   string // element type of labels.npy and of predictions
-	Wide    bool   // a label has a column for each output of the model, otherwise one number
+	Wide    bool   // a label has a number for each output of the model, otherwise a single number
 	Numbers bool   // outputs are numbers, scaled back by Scale.Undo; otherwise scores of classes
-	Column  string // name of the one column, unless Wide
+	Column  string // name of the label's column in tables, unless Wide
 	File    string // name of the file of the seeds' labels in a directory of minibatches
 	Metrics []*Metric
-	Embeds  bool // outputs are embeddings, of the width of hidden rows, and seeds are links
-	// links are ranked among negatives; otherwise, if Embeds is set, each link has a label
+	Embeds  bool // outputs are embeddings with the width of hidden rows, and seeds are links
+	// Links are ranked among negatives. If Embeds is set and Ranks is not, each link has a label.
 	Ranks bool
 
-	// Minibatch computes the loss.
+	// Minibatch computes the loss of a minibatch.
 	Minibatch LossFunc
-	// Queued is Minibatch for a host that does not wait; nil: the host computes the loss.
+	// Queued is Minibatch on a device that computes the loss alone, so that the host need not wait.
+	// If nil, the host must take part.
 	Queued QueuedLossFunc
-	// Changed is the loss with an objective, which Objective.check has accepted; nil: the task has
-	// the plain loss alone.
+	// Changed returns the loss with an objective, which Objective.check must have accepted. If nil,
+	// the task has only its plain loss.
 	Changed func(o Objective) LossFunc
 
-	// Fault says what is wrong with a label; "" for nothing.
+	// Fault says what is wrong with a label. It returns "" if the label is valid.
 	Fault func(label []byte, outputs int) string
-	// Facts returns how many sums over labels the task needs, before anything is predicted.
+	// Facts returns how many sums over labels alone the task's metrics need (Tally.Facts).
 	Facts func(outputs int) int
-	// Truth reports whether there is a label: otherwise the vertex is no seed, and is not judged.
-	// It adds what the label says to facts, unless these are nil.
+	// Truth reports whether the vertex has a label. If not, the vertex is not used as a seed and is
+	// not judged. Truth also adds what the label says to facts, unless facts is nil.
 	Truth func(label []byte, facts []float64) bool
-	// Class returns the class, or -1; nil unless a vertex has one.
+	// Class returns the class of a label, or -1. It is nil if the task's labels are not single
+	// classes.
 	Class func(label []byte) int32
-	// Judge adds the outputs z of a vertex with a label to Tally.Sums and Tally.Shortfall.
+	// Judge compares the outputs z of a vertex with its label, and adds the result to t.Sums and
+	// t.Shortfall.
 	Judge func(t *Tally, z []float32, label []byte)
 
-	// Predict sets label to the prediction that outputs z give, and Probabilities y to the
-	// probabilities.
+	// Predict sets label to the prediction that follows from the outputs z. Probabilities sets y to
+	// the probabilities that follow from z.
 	Predict       func(label []byte, z []float32)
 	Probabilities func(y, z []float32)
-	// Cells appends a label as text; the function name returns the name of a class.
+	// Cells appends to line the text of a label. The function name returns the name of a class.
 	Cells func(line []string, label []byte, name func(class int) string) []string
 }
 
@@ -68,9 +71,9 @@ func Register(t *Task) (remove func()) {
 	return func() { tasks = slices.DeleteFunc(tasks, func(o *Task) bool { return o == t }) }
 }
 
-// LossFunc returns the loss of n rows of logits with labels [n], summed and divided by globalSeeds,
-// and what the predictions add to the sums. dlogits receives the gradient, unless it is an empty
-// Matrix. No rows give zeros. Waits for the device.
+// LossFunc returns the loss of n rows of logits with labels [n], added up and divided by
+// globalSeeds, and the Sums of the predictions. It writes the gradient to dlogits, unless dlogits
+// is an empty Matrix. With no rows all results are zero. Waits for the device.
 type LossFunc func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte,
 	globalSeeds int) Stats
 
@@ -80,7 +83,7 @@ type QueuedLossFunc func(dev compute.Accelerator, dlogits, logits compute.Matrix
 
 // Stats are the loss and the sums of one minibatch, or one rank's share of them.
 type Stats struct {
-	Loss float64 // sum over seeds divided by the seeds of the global minibatch
+	Loss float64 // sum over seeds, divided by the number of seeds of all ranks
 	Sums
 }
 
@@ -92,8 +95,8 @@ func Find(name string) *Task {
 	return nil
 }
 
-// Stored returns the task that says what the labels of vertices are. For None it is Multiclass; for
-// tasks of links it is Links, where vertices have no labels.
+// Stored returns the task that says what the labels in labels.npy are. For None it is Multiclass.
+// For all tasks of links it is Links, in which vertices have no labels.
 func Stored(name string) *Task {
 	switch t := Find(name); {
 	case t == nil:
@@ -105,7 +108,7 @@ func Stored(name string) *Task {
 	}
 }
 
-// Labelling returns the task whose labels the links of a graph have, or nil.
+// Labelling returns the task called name if it is one in which links have labels, otherwise nil.
 func Labelling(name string) *Task {
 	if t := Find(name); t != nil && t.Embeds && !t.Ranks {
 		return t
@@ -122,7 +125,7 @@ func Names() string {
 	return strings.Join(names, ", ")
 }
 
-// Outputs says what the outputs of a model are, in the plural.
+// Outputs returns a plural word for the outputs of a model, for messages.
 func (t *Task) Outputs() string {
 	if t.Numbers {
 		return "numbers"
@@ -163,7 +166,7 @@ func (t *Task) Of(f *npy.File, outputs int) (Labels, error) {
 	return Labels{rows, t.LabelBytes(outputs)}, err
 }
 
-// Check returns an error for the first label that cannot be.
+// Check returns an error for the first label that is not valid.
 func (t *Task) Check(l Labels, outputs int) error {
 	for v := range len(l.Data) / max(1, l.Width) {
 		if fault := t.Fault(l.Row(v), outputs); fault != "" {
@@ -173,7 +176,7 @@ func (t *Task) Check(l Labels, outputs int) error {
 	return nil
 }
 
-// of returns a word for what has a label: link or vertex.
+// The method of returns the word for what has a label: link or vertex.
 func (t *Task) of() string {
 	if t.Embeds && !t.Ranks {
 		return "link"
@@ -181,8 +184,8 @@ func (t *Task) of() string {
 	return "vertex"
 }
 
-// Labelled reports whether vertex v may be in a split of a graph of the task called name: it has a
-// label, or no vertex has any.
+// Labelled reports whether vertex v may be in a split of a graph with the task called name. It may
+// if it has a label, or if vertices have no labels in this task.
 func Labelled(name string, l Labels, v int) bool {
 	if Find(name) == nil {
 		return true
@@ -190,12 +193,13 @@ func Labelled(name string, l Labels, v int) bool {
 	return Stored(name).Truth(l.Row(v), nil)
 }
 
-// mostClasses is the number of classes that a graph of any size may have. The output of a model is
-// as wide.
+// mostClasses is a number of classes that even a small graph may have. The number of classes is
+// also the width of a model's output.
 const mostClasses = 1 << 16
 
-// CheckClasses rejects implausible numbers of classes. With a column for each class labels.npy
-// bounds their number, which determines the size of a model; otherwise no array does.
+// CheckClasses returns an error for an implausible number of classes, because a damaged number
+// would make a huge model. If labels have a column for each class, the size of labels.npy bounds
+// the number already. Otherwise no array does.
 func CheckClasses(name string, classes int, vertices int64) error {
 	if classes < 0 || !Stored(name).Wide && int64(classes) > max(vertices, mostClasses) {
 		return fmt.Errorf("%d classes of %d vertices are too many", classes, vertices)
@@ -203,8 +207,8 @@ func CheckClasses(name string, classes int, vertices int64) error {
 	return nil
 }
 
-// Choose returns the metric called asked. For auto it returns the task's metric for exactly that
-// number of outputs or, if there is none, the task's first metric.
+// Choose returns the metric called asked. For "auto" it returns the task's metric that is only for
+// this number of outputs or, if there is none, the task's first metric.
 func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 	usual := t.Metrics[0]
 	for _, m := range t.Metrics {
@@ -229,8 +233,8 @@ func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 		usual.Name)
 }
 
-// QueuedLossWith returns the loss with an objective for a host that does not wait; nil if the host
-// must compute it.
+// QueuedLossWith returns the loss, changed by an objective, that the device computes alone, so that
+// the host need not wait. It returns nil if the host must take part.
 func (t *Task) QueuedLossWith(o Objective) QueuedLossFunc {
 	if o.plain() && !t.Embeds {
 		return t.Queued
@@ -238,7 +242,7 @@ func (t *Task) QueuedLossWith(o Objective) QueuedLossFunc {
 	return nil
 }
 
-// share is 1/n, or 0 for a global minibatch without seeds.
+// share returns 1/n, or 0 if n is 0: if no rank has seeds.
 func share(n int) float32 {
 	if n == 0 {
 		return 0

@@ -53,10 +53,10 @@ func (o PrefetchOptions) check() error {
 		reject("delta is %d; it must be at least 1, or 0 to evict nothing", o.Delta)
 	}
 	if o.Degree == nil {
-		reject("Degree is missing, which breaks ties")
+		reject("the function Degree, which breaks ties, is missing")
 	}
 	if len(o.Initial) > o.Capacity {
-		reject("there are %d rows to begin with, but room for only %d", len(o.Initial), o.Capacity)
+		reject("there are %d initial rows, but room for only %d", len(o.Initial), o.Capacity)
 	}
 	if words := (o.Vertices + 63) / 64; o.Candidates != nil {
 		if len(o.Candidates) != words {

@@ -86,8 +86,8 @@ func (p *expected) Expect() ([]byte, []int, error) {
 	return mem.Bytes(p.wantIDs), p.wantNumbers, nil
 }
 
-const cure = "the two see different parts or memory is damaged: give all ranks the same parts " +
-	"and check those"
+const cure = "the two ranks read different parts, or memory is damaged: give all ranks the same " +
+	"directory of parts, and run `halognn check` on it"
 
 // Asked returns the rows that others request, counted from this rank's first vertex. It is valid
 // once StartAsk's request is complete, until SliceRows checks and overwrites them.

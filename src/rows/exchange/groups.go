@@ -254,7 +254,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 		}
 	}
 	for _, n := range kept {
-		if int(n) < len(c.misses) { // larger numbers are early rows
+		if int(n) < len(c.misses) { // the others are early rows
 			c.needed[c.misses[n]] = 0
 		}
 	}
