@@ -1,5 +1,5 @@
-// Package base is the wing of what all others stand on: memory, files, random words, time. It knows
-// no graphs, ranks or devices. It holds no code itself.
+// Package base is the wing that all others use: memory, files, random words, time. It knows no
+// graphs, ranks or devices. It holds no code itself.
 //
 //	arrays ──> Make ──> memory outside the Go heap <── Map <── .npy files on disk
 //	                       │                                      │
@@ -10,9 +10,9 @@
 // Its packages, each of which imports only those above it:
 //
 //	fault      points at which tests make things go wrong
-//	invariant  checks that cost as much as the work
-//	flock      turns at a place, between processes of a node
-//	interrupt  signals: the first asks, the second ends the process
+//	invariant  checks that cost as much as the work that they check
+//	flock      locks on files, between processes of a node
+//	interrupt  signals: the first asks the process to end, the second ends it
 //	mem        arrays outside the Go heap, mapped files
 //	random     random words that are pure functions of a key
 //	npy        NumPy files

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Bars are horizontal, because names of runs are long. Each bar is a row of pieces, or has a dot
-// for each rank.
+// Bars is a chart of bars. They are horizontal, because names of runs are long. A bar consists of
+// pieces side by side, or it has a dot for each rank.
 type Bars struct {
-	X      string // what the length means, with the unit
-	Tick   string // what the tick across a bar means; "" if there is none
+	X      string // what the length of a bar means, with the unit
+	Tick   string // what the tick across a bar means; "" if bars have none
 	Pieces []Piece
 	Bars   []Bar
 }
 
-// Piece is one component of every bar.
+// Piece is one component of every bar, with its own colour.
 type Piece struct {
 	Name  string
 	Color int
@@ -27,16 +27,16 @@ type Piece struct {
 type Bar struct {
 	Name   string
 	Values []float64 // [pieces] lengths; NaN if not recorded
-	Tick   float64   // position of the tick; 0 or NaN: the bar has none
+	Tick   float64   // position of the tick; 0 or NaN if the bar has none
 	End    string    // text after the end of the bar
 	Dots   []float64 // a value for each rank, drawn instead of pieces
-	Joined bool      // belongs to the bar above
+	Joined bool      // the bar belongs to the one above it
 }
 
 // Add adds a bar.
 func (b *Bars) Add(one Bar) { b.Bars = append(b.Bars, one) }
 
-// Empty implements Drawing: no bar has a number.
+// Empty implements Drawing. It reports whether no bar has a number.
 func (b *Bars) Empty() bool {
 	return !slices.ContainsFunc(b.Bars, func(one Bar) bool {
 		return len(one.Dots) > 0 || slices.ContainsFunc(one.Values,
@@ -55,7 +55,7 @@ func (b *Bars) used() (out []int) {
 	return out
 }
 
-// Length is the length of a bar: the sum of its pieces, or the largest dot.
+// Length returns the length of a bar: the sum of its pieces, or its largest dot.
 func (one *Bar) Length() float64 {
 	sum := 0.0
 	for _, v := range one.Values {
@@ -121,7 +121,7 @@ func (b *Bars) HTML() string {
 	return s.String()
 }
 
-// look returns the CSS classes of number n of the palette.
+// look returns the CSS classes for number n of the palette (see Palette).
 func look(n int) string {
 	if n < Palette {
 		return fmt.Sprintf("c%d", n)
@@ -129,7 +129,7 @@ func look(n int) string {
 	return fmt.Sprintf("c%d striped", n%Palette)
 }
 
-// Table implements Drawing: a column for each piece, or a line for each rank.
+// Table implements Drawing. The table has a column for each piece, or a line for each rank.
 func (b *Bars) Table() (columns []string, rows [][]string) {
 	used := b.used()
 	columns = []string{""}

@@ -4,10 +4,10 @@
 //	         ├─> Chart ─┼─> Page   a page of its own
 //	Bars ────┘          └─> Table  the same numbers as text
 //
-// uPlot draws curves from numbers within the page: values under the pointer, zoom, names that
-// switch curves off. Bars are elements with a width. Nothing is loaded from a network. Colours
-// follow a light or dark theme and print dark on white. The package knows nothing about runs or
-// ranks.
+// The JavaScript library uPlot draws curves from numbers within the page. It shows values under the
+// pointer and can zoom, and a click on a name hides a curve. Bars are HTML elements with a width.
+// Nothing is loaded from a network. Colours follow the reader's light or dark theme; a print is
+// dark on white. The package knows nothing about runs or ranks.
 package chart
 
 import (
@@ -30,11 +30,11 @@ var (
 	style string
 )
 
-// Palette is the number of colours. Number n of the palette has colour n%Palette. From Palette on,
-// curves are dashed, with another pattern for each round of colours, and bars are striped.
+// Palette is the number of colours. Curve or piece number n has colour n%Palette. For n >= Palette,
+// curves are dashed, with another pattern for each further round of colours, and bars are striped.
 const Palette = 9
 
-// Chart is a plot with its title. ID is its place in a page.
+// Chart is a plot with its title. ID identifies it within a page.
 type Chart struct {
 	ID, Title, Note string
 	Drawing
@@ -46,7 +46,7 @@ type Drawing interface {
 	Empty() bool
 	// Table returns the numbers of the drawing as text, with a header.
 	Table() (columns []string, rows [][]string)
-	// HTML returns the drawing as an element, well-formed as XML too.
+	// HTML returns the drawing as an HTML element that is also well-formed XML.
 	HTML() string
 }
 
@@ -61,7 +61,7 @@ func Head() string {
 		"\n*/\n" + uPlot + "\n" + script + "\n//]]></script>\n"
 }
 
-// Page returns a page of the chart alone.
+// Page returns a page with only this chart.
 func (c *Chart) Page() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<!DOCTYPE html>

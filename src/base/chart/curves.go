@@ -65,13 +65,13 @@ func (c *Curves) Empty() bool { return len(c.Curves) == 0 }
 func (c *Curves) HTML() string {
 	text, err := json.Marshal(c) // escapes <, > and &
 	if err != nil {
-		panic(err) // a number that is not finite
+		panic(err) // happens only for a number that is not finite
 	}
 	return `<div class="curves"><script type="application/json">` + string(text) +
 		"</script></div>\n"
 }
 
-// Table implements Drawing: x, and a column for each curve.
+// Table implements Drawing. The table has a column for x, and one for each curve.
 func (c *Curves) Table() (columns []string, rows [][]string) {
 	columns = []string{c.X}
 	by := map[float64][]string{}
@@ -93,7 +93,7 @@ func (c *Curves) Table() (columns []string, rows [][]string) {
 	return columns, rows
 }
 
-// xLabel returns the label of x on the axis, or the number if there is none.
+// xLabel returns the label of the number v on the x axis, or the number as text if it has no label.
 func (c *Curves) xLabel(v float64) string {
 	if i := slices.Index(c.At, v); i >= 0 && c.AtLabels != nil {
 		return c.AtLabels[i]
@@ -101,8 +101,8 @@ func (c *Curves) xLabel(v float64) string {
 	return Number(v)
 }
 
-// Mean returns the mean of several series at the x that all of them have, with a band of one
-// standard deviation of the sample to either side.
+// Mean returns a curve with the mean of several series at each x that all of them have. Its band
+// reaches one sample standard deviation to either side.
 func Mean(all []Curve) (out Curve) {
 	by := map[float64][]float64{}
 	for _, k := range all {
@@ -124,7 +124,8 @@ func Mean(all []Curve) (out Curve) {
 	return out
 }
 
-// Spread returns the mean of numbers, and the standard deviation of the sample: 0 for one number.
+// Spread returns the mean of numbers and their sample standard deviation, which is 0 for a single
+// number.
 func Spread(all []float64) (mean, deviation float64) {
 	for _, x := range all {
 		mean += x / float64(len(all))

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Absent stands for a number that was not recorded, which is not zero.
+// Absent is shown for a number that was not recorded, to tell it from zero.
 const Absent = "–"
 
-// Number formats a number for people: counts as whole numbers with a thousands separator, others
-// with four digits. NaN is Absent.
+// Number formats a number for people. Whole numbers get a thousands separator, other numbers four
+// digits. For NaN it returns Absent.
 func Number(x float64) string {
 	a := math.Abs(x)
 	switch {
@@ -29,7 +29,7 @@ func Number(x float64) string {
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
-// Short formats a number where there is little room: with three digits and an SI prefix.
+// Short formats a number with three digits and an SI prefix, for places with little room.
 func Short(v float64) string {
 	a, unit, digits := math.Abs(v), "", 3
 	switch {
@@ -44,7 +44,8 @@ func Short(v float64) string {
 		digits = 4
 	}
 	s := strconv.FormatFloat(v, 'g', digits, 64)
-	if a = math.Abs(v); a >= 1 && a < 1e6 && strings.Contains(s, "e") { // 999.9 is 1000, not 1e+03
+	// So that 999.9 becomes 1000, not 1e+03.
+	if a = math.Abs(v); a >= 1 && a < 1e6 && strings.Contains(s, "e") {
 		s = strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return s + unit

@@ -2,7 +2,7 @@
 
 // Package fault injects faults for tests: named points in the program at which a rank dies, stops,
 // slows down or gets an error. Without the build tag "faults" the points are empty and cost
-// nothing; with it, HALOGNN_FAULTS sets the faults.
+// nothing; with it, the environment variable HALOGNN_FAULTS sets the faults.
 //
 //	HALOGNN_FAULTS="sample=kill@1:2:3"     rank 1 dies when it samples for epoch 2, step 3
 //
@@ -13,11 +13,11 @@ package fault
 // Enabled reports whether the program can inject faults.
 const Enabled = false
 
-// At marks a named point that a rank reaches in a step of an epoch; epoch or step is -1 where there
-// is none. It returns the injected error.
+// At is called where a rank reaches a named point in a step of an epoch. The arguments epoch and
+// step are -1 if the point belongs to none. It returns the injected error, if there is one.
 func At(point string, rank, epoch, step int) error { return nil }
 
-// Starved reports whether allocations should fail.
+// Starved reports whether the next allocation should fail.
 func Starved() bool { return false }
 
 // NaN reports whether a NaN should be injected in this step.

@@ -20,8 +20,8 @@ import (
 // Enabled reports whether the program can inject faults.
 const Enabled = true
 
-// injection is one fault of HALOGNN_FAULTS: POINT=ACTION[:MILLISECONDS]@RANK:EPOCH:STEP, -1 for any
-// rank, epoch or step.
+// injection is one fault in HALOGNN_FAULTS, written POINT=ACTION[:MILLISECONDS]@RANK:EPOCH:STEP. A
+// number -1 stands for any rank, epoch or step.
 type injection struct {
 	point, action     string
 	millis            int
@@ -85,8 +85,8 @@ func (p *injection) fits(point string, rank, epoch, step int) bool {
 	return p.point == point && same(p.rank, rank) && same(p.epoch, epoch) && same(p.step, step)
 }
 
-// At marks a named point that a rank reaches in a step of an epoch; epoch or step is -1 where there
-// is none. It returns the injected error.
+// At is called where a rank reaches a named point in a step of an epoch. The arguments epoch and
+// step are -1 if the point belongs to none. It returns the injected error, if there is one.
 func At(point string, rank, epoch, step int) error {
 	for _, p := range armed() {
 		if p.action == "nan" || !p.fits(point, rank, epoch, step) {
@@ -121,7 +121,7 @@ func At(point string, rank, epoch, step int) error {
 	return nil
 }
 
-// burn uses the given amount of processor time, however long that takes.
+// burn computes until the thread has used the given processor time, however long that takes.
 func burn(d time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -136,18 +136,19 @@ func burn(d time.Duration) {
 	}
 }
 
-// mark creates the file HALOGNN_FAULT_MARK, whose modification time is the time of the fault.
+// mark creates the file that HALOGNN_FAULT_MARK names. Its modification time is the time of the
+// fault.
 func mark() {
 	if path := os.Getenv("HALOGNN_FAULT_MARK"); path != "" {
-		// A test that waits for the file notices if it is missing.
+		// An error needs no handling: a test that waits for the file notices that it is missing.
 		_ = os.WriteFile(path, nil, 0o666)
 	}
 }
 
-// starved is set by the action memory: the next allocation fails.
+// The action memory sets starved: then the next allocation fails.
 var starved atomic.Bool
 
-// Starved reports whether allocations should fail.
+// Starved reports whether the next allocation should fail.
 func Starved() bool { return starved.Swap(false) }
 
 // NaN reports whether a NaN should be injected in this step.

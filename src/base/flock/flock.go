@@ -1,9 +1,9 @@
-// Package flock lets processes of a node, and goroutines, take turns at a place: one holds its
-// lock, and the others wait or leave the place alone. A lock ends with the process that holds it.
-// On many shared filesystems a lock is seen only within its node (BeeGFS, Lustre -o localflock, NFS
-// local_lock), so a process of another node may be at work although the lock is free: Process
-// identifies it. The lock of a run directory, in package rundir, reaches other nodes, and nobody
-// waits for it.
+// Package flock lets processes of a node, and goroutines, take turns at a file or directory: one
+// holds its lock, and the others wait or do not use it. A lock ends with the process that holds it.
+// On many shared filesystems only processes of the same node see a lock (BeeGFS, Lustre -o
+// localflock, NFS local_lock). So a process of another node may use the directory although the lock
+// seems free. Process describes a process such that other nodes can identify it. Package rundir has
+// another lock, for a run directory, which other nodes do see and for which nobody waits.
 package flock
 
 import (
@@ -15,17 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errHeld is wrapped by the error of Try where another process has the lock.
+// errHeld is wrapped by the error that Try returns if another process has the lock.
 var errHeld = errors.New("another process is at work there")
 
-// Lock waits for the lock on the file at path, which it makes if there is none, and returns the
-// function that releases it. The holder may remove the file, and another process may make a new one
-// while this one waits: a lock counts only if its file still has the name.
+// Lock waits for the lock on the file at path and returns the function that releases it. If there
+// is no file, Lock makes it. While it waits, the process that holds the lock may remove the file,
+// and another process may make a new one. So a lock counts only if the locked file is still the one
+// at path.
 func Lock(path string, mode os.FileMode) (unlock func(), err error) {
 	return take(path, os.O_CREATE|os.O_RDWR, mode, unix.LOCK_EX)
 }
 
-// Try is Lock without waiting. Without create, the file must exist.
+// Try is Lock without waiting. If create is not set, the file must exist.
 func Try(path string, create bool) (unlock func(), err error) {
 	flags := os.O_RDWR
 	if create {
@@ -74,7 +75,7 @@ func explained(err error) error {
 	return err
 }
 
-// Unsupported reports whether err is that of a filesystem without locks.
+// Unsupported reports whether err means that the filesystem has no locks.
 func Unsupported(err error) bool {
 	return errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.ENOSYS) ||
 		errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EOPNOTSUPP)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Process identifies a process among those of all nodes.
+// Process identifies a process among the processes of all nodes.
 type Process struct {
 	Host string `json:"host"`
 	PID  int    `json:"pid"`
@@ -29,8 +29,8 @@ func ThisProcess() Process {
 	return p
 }
 
-// Lives reports whether the process lives, and whether that can be known: only for a process of
-// this node since its last boot.
+// Lives reports whether the process is alive. This can be known only for a process of this node
+// that was started after the node's last boot; for others, known is false.
 func (p Process) Lives() (alive, known bool) {
 	if p.Space == "" || p.Space != ThisProcess().Space {
 		return false, false
@@ -38,14 +38,14 @@ func (p Process) Lives() (alive, known bool) {
 	return p.Start != "" && p.Start == startOf(p.PID), true
 }
 
-// startOf returns when the process of that number began, in ticks since the boot; empty if there is
-// none or it is a zombie.
+// startOf returns when the process with number pid began, in ticks since the boot. It returns "" if
+// there is no such process or it is a zombie.
 func startOf(pid int) string {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return ""
 	}
-	// indices of fields after the name, which may hold blanks and brackets
+	// indices of fields after the name; the name itself may contain blanks and brackets
 	const state, start = 0, 19
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) <= start || fields[state] == "Z" || fields[state] == "X" {

@@ -7,10 +7,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct sigaction before[NSIG]; // Go's
-static int64_t same, first;           // ns; first is the time of the first signal, 0 before it
+static struct sigaction before[NSIG]; // the handlers that Go has installed
+static int64_t same, first;           // in ns; first: when the first signal came, 0 before it
 
-// Calls nothing but what a signal handler may.
+// The handler. It calls only functions that a signal handler may call.
 static void guarded(int signal, siginfo_t *info, void *context) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -21,7 +21,7 @@ static void guarded(int signal, siginfo_t *info, void *context) {
     before[signal].sa_sigaction(signal, info, context);
 }
 
-static int sender; // of the last signal that is noted
+static int sender; // process that sent the last signal that noted has handled
 
 static void noted(int signal, siginfo_t *info, void *context) {
     __atomic_store_n(&sender, info->si_pid, __ATOMIC_RELAXED);
@@ -45,7 +45,7 @@ void hgnn_guard(int signal, int64_t same_ns) {
     sigaction(signal, NULL, &now);
     if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction == guarded) return; // not Go's, or guarded
     before[signal] = now;
-    // with Go's flags: an alternate stack, all signals blocked meanwhile
+    // keeps Go's flags: the handler runs on an alternate stack with all signals blocked
     now.sa_sigaction = guarded;
     sigaction(signal, &now, NULL);
 }

@@ -3,16 +3,17 @@
 
 #include <stdint.h>
 
-// Ends the process with 128 + signal when the signal comes more than same_ns after the first one
-// that is guarded; until then passes it on to the handler that stands now. The two are one rule for
-// all signals that are guarded.
+// Installs a handler for the signal. A signal that comes more than same_ns after the first one ends
+// the process with exit code 128 + signal. Earlier signals are passed on to the handler that was
+// installed before. The first signal is the first of all the signals that are guarded.
 void hgnn_guard(int signal, int64_t same_ns);
 
-// Notes who sends the signal, and passes it on to the handler that stands now.
+// Installs a handler that stores which process sent the signal, and passes the signal on to the
+// handler that was installed before.
 void hgnn_note(int signal);
 
-// The process that sent the last signal that was noted; 0 if there is none, or if it is not of this
-// process's namespace.
+// Returns the number of the process that sent the last signal for which hgnn_note has a handler. It
+// returns 0 if no such signal has come, or if the process is in another namespace.
 int hgnn_sender(void);
 
 #endif

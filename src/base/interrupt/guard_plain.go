@@ -6,10 +6,11 @@ import "syscall"
 
 const guards = false
 
-// guard does nothing: the goroutine of First ends the process, as long as goroutines run.
+// guard does nothing. The goroutine of First ends the process instead, which works only as long as
+// goroutines run.
 func guard(syscall.Signal) {}
 
 func note(syscall.Signal) {}
 
-// sender returns 0: the sender is unknown.
+// sender returns 0, which means that the sender is unknown.
 func sender() int { return 0 }

@@ -5,10 +5,10 @@
 //	signal ──> handler ── second ──> exit with 128 + n
 //	              └────── first ───> Go's handler ──> channel ──> an orderly end of the work
 //
-// The orderly end may never come: a rank may wait for a rank that has stopped, or a goroutine for a
-// disk that does not answer. Go itself may be stuck: a page fault that does not end cannot be
-// preempted, and the next garbage collection waits for it. So builds with cgo count signals in a C
-// handler, which needs no goroutine; others count them in a goroutine.
+// The orderly end may never come: a rank may wait for another rank that has stopped, or a goroutine
+// for a disk that does not answer. The Go runtime itself may be stuck: it cannot preempt a page
+// fault that does not end, and the next garbage collection waits for it. So builds with cgo count
+// signals in a C handler, which needs no goroutine. Other builds count them in a goroutine.
 package interrupt
 
 import (
@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// SamePress is how long after the first signal another one counts as the same request. A terminal
-// signals every process in the foreground, also a launcher, which then forwards its own signal; a
-// batch system does the same.
+// A signal that comes within SamePress after the first one counts as the same request. For a
+// terminal or batch system signals all processes, also the launcher, and the launcher then forwards
+// its own signal to them.
 const SamePress = 500 * time.Millisecond
 
-// First returns a channel that carries the first of the signals. Once SamePress has passed, any of
-// them ends the process with the exit code 128 + n, the shells' convention for death by signal n.
-// If SIGHUP is ignored, as under nohup, it stays ignored. Call First only once in a process.
+// First returns a channel that carries the first of the signals. Once SamePress has passed, any
+// further signal ends the process with the exit code 128 + n, which shells use for death by signal
+// n. If SIGHUP is ignored, as under nohup, it stays ignored. Call First only once in a process.
 func First(signals ...os.Signal) <-chan os.Signal {
 	if signal.Ignored(syscall.SIGHUP) {
 		signals = slices.DeleteFunc(slices.Clone(signals),
@@ -53,9 +53,9 @@ func First(signals ...os.Signal) <-chan os.Signal {
 // Woken returns a channel that is closed when the launcher sends SIGCONT while the process runs:
 // Open MPI's mpirun sends it to its ranks as soon as it starts to end the job, long before SIGTERM.
 // A SIGCONT after a stop (SIGSTOP, Ctrl-Z) only ends the stop. So does one from another sender,
-// such as a shell, or a program that limits CPU use by stopping and waking processes. byLauncher
-// reports whether the process with this number is the launcher; the number is 0 if the sender is
-// unknown.
+// such as a shell, or a program that limits CPU use by stopping and waking processes. The function
+// byLauncher reports whether the process with the given number is the launcher. It is called with 0
+// if the sender is unknown.
 func Woken(byLauncher func(pid int) bool) <-chan struct{} {
 	woken, come := make(chan struct{}), make(chan os.Signal, 1)
 	signal.Notify(come, syscall.SIGCONT)
@@ -63,7 +63,7 @@ func Woken(byLauncher func(pid int) bool) <-chan struct{} {
 	go func() {
 		tick := time.NewTicker(standstill / 5)
 		defer tick.Stop()
-		var stopped time.Time // when the last standstill was seen
+		var stopped time.Time // when the process was last found to have stood still
 		for last := time.Now(); ; {
 			asked := false
 			select {
@@ -84,7 +84,7 @@ func Woken(byLauncher func(pid int) bool) <-chan struct{} {
 	return woken
 }
 
-// standstill is the longest time that a running process goes without a tick. If the machine is so
-// busy that ticks take longer, a SIGCONT may be missed, and the request to end is known only from
-// SIGTERM.
+// A process that goes without a tick of its timer for longer than standstill counts as having been
+// stopped. On a machine so busy that ticks take longer, a SIGCONT may be missed. The process then
+// learns only from SIGTERM that it should end.
 const standstill = 500 * time.Millisecond

@@ -1,15 +1,16 @@
-// Package invariant checks what must hold inside the program, where a check costs as much as the
-// work itself. Such checks are compiled in by the build tag "invariants", as make test-all sets it;
-// without the tag On is false, and the compiler leaves them out:
+// Package invariant is for checks of the program's own state that cost as much as the work itself.
+// Such checks are compiled in only with the build tag "invariants", which make test-all sets.
+// Without the tag On is false, and the compiler leaves them out:
 //
 //	if invariant.On {
 //		invariant.Holds(s.check())
 //	}
 //
-// A check that is cheap needs no tag, and wrong input is an error, not an invariant.
+// A cheap check needs no tag. Wrong input is an error, not a broken invariant.
 package invariant
 
-// Holds panics with what is wrong. The caller's state is a fault of the program, whatever its input.
+// Holds panics if err is not nil; err says what is wrong. This is then a bug of the program,
+// whatever its input was.
 func Holds(err error) {
 	if err != nil {
 		panic("invariant: " + err.Error())

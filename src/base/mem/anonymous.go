@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugeBytes is the size from which mappings request transparent huge pages, which cut the TLB
-// misses of random access.
+// Mappings of at least hugeBytes request transparent huge pages, which reduce the TLB misses of
+// random access.
 const hugeBytes = 2 << 20
 
 // allocate maps zeroed memory.
@@ -21,5 +21,5 @@ func allocate(size int) ([]byte, error) {
 	return b, err
 }
 
-// release frees memory of allocate.
+// release frees memory that allocate returned.
 func release(p unsafe.Pointer, size int) error { return unmap(p, uintptr(size)) }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Closers are the functions that close resources, in the order of opening.
+// Closers are functions that close resources, in the order in which the resources were opened.
 type Closers []func() error
 
 // Close calls all functions, the last one first.

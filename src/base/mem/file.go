@@ -20,7 +20,8 @@ type File struct {
 	window [2]int // range of bytes that can be read, see MapWindow
 }
 
-// mapped lists the live mappings, so that a fault can name its file.
+// mapped lists the files that are mapped now, so that an error about a failed read can name its
+// file.
 var mapped struct {
 	sync.Mutex
 	files map[*File]struct{}
@@ -67,13 +68,13 @@ func (m *File) register() {
 	mapped.files[m] = struct{}{}
 }
 
-// Bytes returns the content; it is valid until Close and must not be written.
+// Bytes returns the content of the file. It is valid until Close and must not be written.
 func (m *File) Bytes() []byte { return m.data }
 
 // Path returns the path given to Map.
 func (m *File) Path() string { return m.path }
 
-// Close ends the mapping; slices of it must not be touched afterwards.
+// Close ends the mapping. Slices of Bytes must not be used afterwards.
 func (m *File) Close() error {
 	mapped.Lock()
 	delete(mapped.files, m)
@@ -90,18 +91,18 @@ func (m *File) unmap() error {
 	return unmapPages(data)
 }
 
-// badRead is the panic on memory that cannot be read, raised by the runtime or by callers of the C
-// kernels.
+// badRead is the value of a panic on memory that cannot be read. The Go runtime raises it, or a
+// caller of C kernels does.
 type badRead interface {
 	runtime.Error
 	Addr() uintptr
 }
 
-// Guard runs f and turns a failed read of a mapped file into an error that names the file, and a
+// Guard runs f. It turns a failed read of a mapped file into an error that names the file, and a
 // panic of Make into an error. Without it, a file that shrinks while it is mapped, or a disk that
-// fails, ends the process. It covers Go code of the calling goroutine and of those that Parallel
-// starts, and C code that panics with such a fault when it returns, as the row kernels of
-// compute/cpu do.
+// fails, ends the process. It covers Go code of the calling goroutine and of the goroutines that
+// Parallel starts. It also covers C code that panics with a badRead when it returns, as the row
+// kernels of compute/cpu do.
 func Guard(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
@@ -124,7 +125,7 @@ func Guard(f func() error) (err error) {
 	return f()
 }
 
-// ErrShrank is wrapped by the errors about a mapped file that lost its tail.
+// ErrShrank is wrapped by errors about a mapped file whose last bytes are gone or cannot be read.
 var ErrShrank = errors.New("the file shrank, or its disk failed, while it was mapped")
 
 func faultError(addr uintptr) error {
@@ -146,8 +147,9 @@ func faultError(addr uintptr) error {
 	return nil
 }
 
-// CheckSizes reports the first mapped file that is shorter on disk than its mapping. It costs one
-// stat call for each file. A deleted file keeps its content while it is mapped, so it is no error.
+// CheckSizes returns an error for the first mapped file that is now shorter on disk than its
+// mapping. It costs one stat call for each file. A deleted file keeps its content while it is
+// mapped, so it is no error.
 func CheckSizes() error {
 	mapped.Lock()
 	defer mapped.Unlock()

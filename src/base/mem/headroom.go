@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// FileHeadroom returns how many bytes of memory the pages of files may take, including those that
-// they take now: the available memory of the machine or, if that is less, what the control groups
-// of this process leave (cgroups v1 and v2, mounted at /sys/fs/cgroup).
+// FileHeadroom returns how many bytes of memory the pages of files may take in all, including the
+// pages that are in memory now. This is the available memory of the machine or, if it is less, the
+// memory that the control groups of this process still allow (cgroups v1 and v2, mounted at
+// /sys/fs/cgroup).
 func FileHeadroom() (int64, error) {
 	left, err := Available()
 	if err != nil {
@@ -24,13 +25,13 @@ func FileHeadroom() (int64, error) {
 	return min(left, groupHeadroom("/sys/fs/cgroup", string(groups))), nil
 }
 
-// groupHeadroom returns how many bytes the limits of the groups leave, or math.MaxInt64; groups is
-// the text of /proc/self/cgroup. A container may see only a part of a group's path: missing
-// directories are skipped.
+// groupHeadroom returns how many bytes the limits of the control groups still allow, or
+// math.MaxInt64 without limits. The argument groups is the text of /proc/self/cgroup. A container
+// may see only a part of a group's path, so missing directories are skipped.
 func groupHeadroom(root, groups string) int64 {
 	left := int64(math.MaxInt64)
 	for line := range strings.Lines(groups) {
-		// number:controllers:path; the line of cgroups v2 has no controllers
+		// a line is number:controllers:path; that of cgroups v2 has no controllers
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) < 3 || fields[1] != "" && fields[1] != "memory" {
 			continue
@@ -58,14 +59,14 @@ func groupHeadroom(root, groups string) int64 {
 	return left
 }
 
-// RunningThreads returns how many threads this process has; 0 if unknown.
+// RunningThreads returns how many threads this process has, or 0 if this is unknown.
 func RunningThreads() int64 {
 	n, _ := number("/proc/self/status", "Threads:")
 	return n
 }
 
-// number returns the number that follows the text begin in the first line of a file that starts
-// with this text.
+// number looks for the first line of a file that starts with the text begin. It returns the number
+// after this text.
 func number(path, begin string) (n int64, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -74,7 +75,7 @@ func number(path, begin string) (n int64, ok bool) {
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if rest, found := strings.CutPrefix(lines.Text(), begin); found {
-			_, err := fmt.Sscan(rest, &n) // "max": there is no limit
+			_, err := fmt.Sscan(rest, &n) // fails for "max", which means no limit
 			return n, err == nil
 		}
 	}

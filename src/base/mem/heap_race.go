@@ -4,10 +4,10 @@ package mem
 
 import "unsafe"
 
-// The race detector does not see mapped memory, so builds with it take these arrays from the Go
-// heap.
+// The race detector does not watch mapped memory, so builds with it take arrays from the Go heap
+// instead.
 
-// allocate makes zeroed memory, aligned as the widest Number needs.
+// allocate returns zeroed memory, aligned for the widest type in Number.
 func allocate(size int) ([]byte, error) {
 	words := make([]uint64, size/8)
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), size), nil

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reserve returns n elements of addresses without memory, to count what arrays would take. They
-// must not be touched. Unreserve frees them.
+// Reserve returns a slice of n elements that has addresses but no memory. Plans use it to count
+// what arrays would take. Its elements must not be read or written. Unreserve frees the addresses.
 func Reserve[T Number](n int) ([]T, error) {
 	elem := int(unsafe.Sizeof(*new(T)))
 	if n == 0 {
@@ -30,7 +30,7 @@ func Reserve[T Number](n int) ([]T, error) {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n), nil
 }
 
-// Unreserve frees addresses of Reserve, as Free frees an array.
+// Unreserve frees a slice that Reserve returned.
 func Unreserve[T Number](s []T) {
 	if cap(s) > 0 {
 		_ = unmap(unsafe.Pointer(unsafe.SliceData(s)),
@@ -38,13 +38,14 @@ func Unreserve[T Number](s []T) {
 	}
 }
 
-// Limits are a process's limits in bytes; math.MaxInt64 means no limit.
+// Limits are the memory limits of a process in bytes. math.MaxInt64 means that there is no limit.
 type Limits struct {
 	Addresses int64 // limit of the address space (ulimit -v), mapped files and idle stacks included
 	Data      int64 // limit of private memory that may be written (ulimit -d)
 }
 
-// limits asks the kernel at the first call, because the Go runtime does not know the limits.
+// limits asks the kernel for the limits, at the first call only. The Go runtime has no function for
+// this.
 var limits = sync.OnceValue(func() Limits {
 	of := func(resource int) int64 {
 		var l unix.Rlimit
@@ -59,13 +60,14 @@ var limits = sync.OnceValue(func() Limits {
 // ProcessLimits returns the limits of this process.
 func ProcessLimits() Limits { return limits() }
 
-// ProcessHeadroom returns how much more memory the limits allow this process.
+// ProcessHeadroom returns how many more bytes each limit allows this process.
 func ProcessHeadroom() (Limits, error) {
 	l := limits()
 	if l.Addresses == math.MaxInt64 && l.Data == math.MaxInt64 {
 		return l, nil
 	}
-	text, err := os.ReadFile("/proc/self/statm") // pages: all, resident, shared, text, 0, data
+	// Numbers of pages: all, resident, shared, text, 0, data.
+	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return l, err
 	}
@@ -82,16 +84,16 @@ func ProcessHeadroom() (Limits, error) {
 	return l, nil
 }
 
-// LeftByArrays is the memory that large arrays leave, of each limit, for the Go heap and the stacks
-// of threads, because Go and the C library end the process if they get no memory. It is several of
-// the steps of 64 MB by which both grow.
+// Large arrays leave LeftByArrays bytes of each limit for the Go heap and the stacks of threads,
+// because Go and the C library end the process if they get no memory. Both grow in steps of 64 MB,
+// of which this is several.
 const (
 	LeftByArrays = 192 << 20
 	smallArray   = 1 << 20
 )
 
-// leavesAddresses reports whether the limits of this process leave enough beside an array of size
-// bytes.
+// leavesAddresses reports whether the limits of this process leave enough for Go and the C library
+// if an array of size bytes is allocated.
 func leavesAddresses(size int) bool {
 	if size < smallArray {
 		return true

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapPages maps size > 0 bytes of a file, or anonymous memory with fd -1. unmapPages unmaps them.
+// mapPages maps size > 0 bytes of the file with descriptor fd or, if fd is -1, anonymous memory.
+// unmapPages ends such a mapping.
 func mapPages(fd, size, protection, flags int) ([]byte, error) {
 	p, err := unix.MmapPtr(fd, 0, nil, uintptr(size), protection, flags)
 	if err != nil {

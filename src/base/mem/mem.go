@@ -4,9 +4,9 @@
 //	Make[int32](n) ──> anonymous mapping ──> []int32     the collector neither scans nor counts it
 //	Map(path)      ──> page cache        ──> []byte      one physical copy for all ranks of a node
 //
-// An array has one owner, who frees it; touching a slice of freed memory faults. Memory that the
-// collector does not see must hold no Go pointers, so elements are numbers only. It uses Linux's
-// mmap; the package does not know what the arrays mean.
+// Every array has one owner, who frees it. Reading or writing a slice of freed memory is a memory
+// fault. The garbage collector does not see this memory, so it must hold no Go pointers: elements
+// are numbers only. The package uses Linux's mmap. It does not know what the arrays mean.
 package mem
 
 import (
@@ -20,7 +20,8 @@ import (
 	"halognn/src/base/fault"
 )
 
-// Number lists the element types that may lie outside the heap: types without Go pointers.
+// Number lists the element types that arrays outside the Go heap may have: types without Go
+// pointers.
 type Number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
 		~float32 | ~float64
@@ -38,16 +39,18 @@ var live, peak atomic.Int64
 // not freed.
 func Allocated() int64 { return live.Load() }
 
-// PeakAllocated returns the largest value Allocated has had, or has had since ResetPeak.
+// PeakAllocated returns the largest value that Allocated has had since the process began or, after
+// ResetPeak, since that call.
 func PeakAllocated() int64 { return peak.Load() }
 
-// ResetPeak forgets what has been freed, so that the peak counts from now on. Nothing else may
-// allocate meanwhile: such an array would be lost to the peak.
+// ResetPeak sets the peak to the bytes that are allocated now. No other goroutine may allocate
+// during the call, because the peak would miss that array.
 func ResetPeak() { peak.Store(live.Load()) }
 
-// Make returns n zeroed elements outside the Go heap; nil for n = 0. It panics if n is negative. If
-// the system has no memory left, or n exceeds any address space, it panics with an error that wraps
-// ErrMemory and that Guard returns: nothing useful can be done without the array.
+// Make returns n zeroed elements outside the Go heap, or nil for n = 0. It panics if n is negative.
+// If the system has no memory left, or n exceeds any address space, it panics with an error that
+// wraps ErrMemory; Guard returns this error. It panics because a caller can do nothing useful
+// without the array.
 func Make[T Number](n int) []T {
 	if n == 0 {
 		return nil
@@ -77,14 +80,14 @@ func makeBytes(n, elem int) []byte {
 	return b[:n*elem]
 }
 
-// pages rounds up to whole pages, the system's unit of memory.
+// pages rounds a number of bytes up to whole pages, the system's unit of memory.
 func pages(bytes int) int {
 	p := unix.Getpagesize()
 	return (bytes + p - 1) / p * p
 }
 
-// Free frees an array of Make or Grow. The slice must start where the array starts and have its
-// full capacity; nil is allowed.
+// Free frees an array that Make or Grow returned. The slice s must begin where the array begins and
+// have the array's capacity, or be nil.
 func Free[T Number](s []T) {
 	if cap(s) == 0 {
 		return
@@ -96,9 +99,10 @@ func Free[T Number](s []T) {
 	live.Add(int64(-size))
 }
 
-// Grow returns an array of n elements that begins with the elements of s, which it frees if it has
-// to move; elements beyond the old length are undefined. It reserves an eighth more than n, so that
-// a slowly growing buffer moves rarely and, in steady state, never.
+// Grow returns an array of n elements that begins with the elements of s. If s has too little
+// capacity, Grow allocates a new array and frees s. Elements after the old length are undefined. A
+// new array has room for an eighth more than n, so that a slowly growing buffer is rarely allocated
+// again and, in steady state, never.
 func Grow[T Number](s []T, n int) []T {
 	if n <= cap(s) {
 		return s[:n]

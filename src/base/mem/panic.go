@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// ErrMemory is wrapped by the errors about arrays for which the system has no memory left.
+// ErrMemory is wrapped by errors about arrays for which the system has no memory left.
 var ErrMemory = errors.New("the system has no memory left")
 
-// exhausted is the error with which Make panics.
+// exhausted returns the error with which Make panics if an array of size bytes cannot be allocated.
 func exhausted(size int, cause error) error {
 	return fmt.Errorf("%s needs %d bytes more, beside the %d in use here, and %w (%w); use more "+
 		"ranks or nodes, or a smaller batch, model.hidden, cache or pipeline depth",
 		asking(), size, live.Load(), ErrMemory, cause)
 }
 
-// asking returns the name of the function outside this package that requests memory, such as
-// "sample.(*Sampler).expand".
+// asking returns the name of the function outside this package that has called Make or Grow, such
+// as "sample.(*Sampler).expand".
 func asking() string {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
@@ -32,7 +32,7 @@ func asking() string {
 	}
 }
 
-// Panic is a panic that has become an error.
+// Panic is an error made from a panic.
 type Panic struct {
 	Value any
 	Stack []byte
@@ -43,13 +43,14 @@ func (p *Panic) Error() string {
 		p.Value, p.Stack)
 }
 
-// Unwrap returns the value if it is an error.
+// Unwrap returns the value of the panic if it is an error.
 func (p *Panic) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err
 }
 
-// Contain is Guard for goroutines that must not end the process: any other panic becomes a Panic.
+// Contain is Guard for goroutines that must not end the process. It also turns every other panic
+// into an error, a Panic.
 func Contain(f func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {

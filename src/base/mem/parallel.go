@@ -9,8 +9,8 @@ import (
 )
 
 // Parallel calls f(0) to f(n-1), each on a goroutine of its own, and returns when all calls have
-// returned. It re-raises a panic of f on the calling goroutine, where a Guard around the call sees
-// it.
+// returned. If f panics, Parallel panics with the same value on the calling goroutine, where a
+// Guard around the call catches it.
 func Parallel(n int, f func(worker int)) {
 	var group sync.WaitGroup
 	var met atomic.Pointer[any]
@@ -31,9 +31,9 @@ func Parallel(n int, f func(worker int)) {
 	}
 }
 
-// Recovered returns the value with which to raise a recovered panic again on another goroutine: a
-// Panic, which keeps the stack that would otherwise be lost, or r itself if Guard makes an error of
-// it.
+// Recovered returns the value with which another goroutine should panic after r was recovered. This
+// is a Panic, which keeps the stack that would otherwise be lost. If Guard would turn r into an
+// error, it is r itself.
 func Recovered(r any) any {
 	err, isError := r.(error)
 	if _, read := r.(badRead); r == nil || read || isError && errors.Is(err, ErrMemory) {
@@ -42,8 +42,8 @@ func Recovered(r any) any {
 	return &Panic{r, debug.Stack()}
 }
 
-// Pieces cuts [0,n) into pieces and calls f for each, on all CPUs, in any order. The result of f
-// for an index must not depend on the piece or the worker.
+// Pieces cuts [0,n) into pieces of the given length and calls f for each piece, on all CPUs, in any
+// order. What f computes for an index must not depend on the piece or the worker.
 func Pieces(n, piece int, f func(worker, lo, hi int)) {
 	var next atomic.Int64
 	take := func() int { return int(next.Add(int64(piece))) - piece }
@@ -54,8 +54,8 @@ func Pieces(n, piece int, f func(worker, lo, hi int)) {
 	})
 }
 
-// Together calls f(0) to f(n-1), each on a goroutine of its own, and returns their errors; a panic
-// counts as an error.
+// Together calls f(0) to f(n-1), each on a goroutine of its own, and returns their errors, joined.
+// A panic counts as an error.
 func Together(n int, f func(worker int) error) error {
 	errs := make([]error, n)
 	Parallel(n, func(w int) { errs[w] = Contain(func() error { return f(w) }) })

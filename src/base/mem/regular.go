@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a regular file for reading. Anything else is refused at once: a FIFO or a device
-// could keep its reader waiting for ever.
+// Open opens a regular file for reading. For any other kind of file it returns an error at once,
+// because a FIFO or a device could keep its reader waiting for ever.
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) {

@@ -8,21 +8,23 @@ import (
 	"strings"
 )
 
-// PeakRSS returns the largest resident set this process has had, in bytes: VmHWM. Pages of mapped
-// files count as far as they were read.
+// PeakRSS returns the largest resident set that this process has had, in bytes (VmHWM). It includes
+// the pages of mapped files that were read.
 func PeakRSS() (int64, error) { return kilobytes("/proc/self/status", "VmHWM:") }
 
-// RSS returns the resident set of this process, in bytes: VmRSS.
+// RSS returns the resident set of this process now, in bytes (VmRSS).
 func RSS() (int64, error) { return kilobytes("/proc/self/status", "VmRSS:") }
 
-// Available returns the unused bytes of this machine's memory: MemAvailable, cached files included.
+// Available returns how many bytes of this machine's memory programs can still get (MemAvailable).
+// Memory that only caches files counts as available.
 func Available() (int64, error) { return kilobytes("/proc/meminfo", "MemAvailable:") }
 
-// ReadBytes returns how many bytes this process has read from files and the like, if the system
-// tells.
+// ReadBytes returns how many bytes this process has read by system calls, from files, pipes and
+// sockets. It returns false if the system does not tell.
 func ReadBytes() (int64, bool) { return number("/proc/self/io", "rchar:") }
 
-// ResidentOf returns the resident bytes of a process: its private memory, and pages of files.
+// ResidentOf returns two parts of the resident set of a process, in bytes: its private memory, and
+// its pages of files.
 func ResidentOf(pid int) (private, files int64, err error) {
 	status := fmt.Sprintf("/proc/%d/status", pid)
 	if private, err = kilobytes(status, "RssAnon:"); err == nil {
@@ -31,7 +33,8 @@ func ResidentOf(pid int) (private, files int64, err error) {
 	return private, files, err
 }
 
-// kilobytes reads a line of a file that has a number of kilobytes, and returns it in bytes.
+// kilobytes finds the line of a file that begins with field, reads its number of kilobytes, and
+// returns it in bytes.
 func kilobytes(path, field string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,8 +54,8 @@ func kilobytes(path, field string) (int64, error) {
 	return 0, fmt.Errorf("memory: %s has no field %s", path, field)
 }
 
-// HeapBytes returns the memory that the Go runtime holds now, without what it has returned to the
-// system.
+// HeapBytes returns the bytes of memory that the Go runtime holds now. Memory that it has returned
+// to the system does not count.
 func HeapBytes() int64 {
 	m := []metrics.Sample{{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"}}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shared is memory that several processes of a node map and write: a file of a memory file system,
-// whose name is needed only until all have mapped it.
+// Shared is memory that several processes of a node map and write. It is a file in a memory file
+// system, whose name is needed only until all processes have mapped it.
 //
 //	one process   CreateShared(dir, bytes) ── Path ──┐
 //	the others                  OpenShared(path) <───┘     when all have: Unlink
@@ -21,8 +21,8 @@ type Shared struct {
 	data []byte
 }
 
-// CreateShared makes zeroed shared memory of the given number of bytes under a new name in dir; it
-// takes no pages yet.
+// CreateShared makes zeroed shared memory of the given number of bytes under a new name in dir. It
+// takes no pages of memory yet.
 func CreateShared(dir string, bytes int) (*Shared, error) {
 	f, err := os.CreateTemp(dir, "halognn-*")
 	if err != nil {
@@ -69,28 +69,31 @@ func mapShared(f *os.File, bytes int) (*Shared, error) {
 // Path returns the name under which other processes open the memory.
 func (s *Shared) Path() string { return s.file.Name() }
 
-// Unlink removes the name; mappings stay valid.
+// Unlink removes the file's name. Mappings stay valid.
 func (s *Shared) Unlink() error { return os.Remove(s.file.Name()) }
 
-// ReadAtRandom tells the system that pages are read in random order: it then reads from a disk only
-// the page that is needed, not those after it.
+// ReadAtRandom tells the system that pages will be read in random order. The system then reads only
+// the page that is needed from a disk, not the pages after it.
 func (s *Shared) ReadAtRandom() {
 	if len(s.data) > 0 {
-		_ = unix.Madvise(s.data, unix.MADV_RANDOM) // a hint: without it reading is only slower
+		// Only a hint: if it fails, reading is only slower.
+		_ = unix.Madvise(s.data, unix.MADV_RANDOM)
 	}
 }
 
-// WriteAt writes p at byte at. For a file larger than memory this is cheaper than writing to Bytes,
-// which costs a page fault for every page.
+// WriteAt writes p to the file, beginning at byte number at. For a file larger than memory this is
+// cheaper than writing to Bytes, which costs a page fault for every page.
 func (s *Shared) WriteAt(p []byte, at int) error {
 	_, err := s.file.WriteAt(p, int64(at))
 	return err
 }
 
-// aheadBytes is the most that Linux reads ahead for one hint, unless a device is set to more.
+// aheadBytes is the largest number of bytes that Linux reads ahead for one hint, unless a device is
+// configured for more.
 const aheadBytes = 128 << 10
 
-// Ahead begins to read bytes [lo,hi) of a file on a disk, in order.
+// Ahead makes the system begin to read bytes [lo,hi) of a file on a disk, in order. It does not
+// wait for them.
 func (s *Shared) Ahead(lo, hi int) {
 	for lo -= lo % unix.Getpagesize(); lo < hi; lo += aheadBytes {
 		// only a hint
@@ -98,8 +101,9 @@ func (s *Shared) Ahead(lo, hi int) {
 	}
 }
 
-// Drop gives back the memory of bytes [lo,hi) of a file on a disk. The bytes stay in the file:
-// those just written begin to go to the disk, and keep their memory until they are there.
+// Drop gives back the memory of bytes [lo,hi) of a file on a disk. The bytes stay in the file.
+// Bytes that were just written start to be written to the disk, and keep their memory until that is
+// done.
 func (s *Shared) Drop(lo, hi int) {
 	if lo < hi {
 		page := lo - lo%unix.Getpagesize()
@@ -108,12 +112,12 @@ func (s *Shared) Drop(lo, hi int) {
 	}
 }
 
-// Bytes returns the memory, valid until Close.
+// Bytes returns the memory. It is valid until Close.
 func (s *Shared) Bytes() []byte { return s.data }
 
-// Reserve takes the pages of bytes [lo,hi) from the system, on the caller's NUMA node. Writing an
-// unreserved page would kill the process without a message if shared memory is used up; Reserve
-// returns an error instead.
+// Reserve makes the system allocate the pages of bytes [lo,hi), on the caller's NUMA node. If the
+// machine's shared memory is used up, Reserve returns an error. Without Reserve, writing a page
+// would then kill the process without a message.
 func (s *Shared) Reserve(lo, hi int) error {
 	if lo == hi {
 		return nil
@@ -123,7 +127,8 @@ func (s *Shared) Reserve(lo, hi int) error {
 		if err == nil {
 			return nil
 		}
-		if err != unix.EINTR { // a large share takes long enough for a signal to come
+		// A signal may interrupt the call, which takes long for many pages; then try again.
+		if err != unix.EINTR {
 			return fmt.Errorf("reserving %d bytes for %s: %w", hi-lo, s.file.Name(),
 				err)
 		}

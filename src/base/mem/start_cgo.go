@@ -8,8 +8,9 @@ package mem
 // #include <sys/resource.h>
 // #include <unistd.h>
 //
-// // Threads that wait until all are there: a limit shared with other processes (ulimit -u counts
-// // the threads of the user, pids.max those of the control group) is only known by trying.
+// // Threads that startable starts wait at this gate until it has started all of them. Other
+// // processes share the limits (ulimit -u counts the threads of the user, pids.max those of the
+// // control group), so only trying shows how many threads can be started.
 // static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 //
 // static void *wait_at_gate(void *unused)
@@ -37,15 +38,15 @@ package mem
 // 	return started;
 // }
 //
-// // What the Go runtime needs to begin with: threads, few because every process of the node tries
-// // them, and files.
+// // How many threads and open files the Go runtime needs to start. Only a few threads are tried,
+// // because every process of the node tries them.
 // enum { LEAST_THREADS = 6, LEAST_FILES = 48 };
 //
 // static void threads_to_begin(void)
 // {
 // 	int need = LEAST_THREADS, most = startable(need);
 // 	if (most < need) {
-// 		usleep(50000); // others try at the same time
+// 		usleep(50000); // other processes may be trying at the same time
 // 		most = startable(need);
 // 	}
 // 	if (most == need) return;
@@ -55,13 +56,13 @@ package mem
 // 	_exit(2);
 // }
 //
-// // The Go runtime and the C library end the process by a signal where they get no room to begin
-// // with, before main: look first.
+// // If memory, addresses or files are too few to start, the Go runtime or the C library ends the
+// // process by a signal, before main. This check comes first and writes a message instead.
 // static void begin_with(int resource, rlim_t least, const char *told, size_t length)
 // {
 // 	struct rlimit l;
 // 	if (getrlimit(resource, &l) == 0 && l.rlim_cur != RLIM_INFINITY &&
-// 	    (resource == RLIMIT_NOFILE ? l.rlim_max : l.rlim_cur) < least) { // Go raises that of files
+// 	    (resource == RLIMIT_NOFILE ? l.rlim_max : l.rlim_cur) < least) { // Go raises the one of files
 // 		ssize_t written = write(2, told, length);
 // 		_exit(written < 0 ? 1 : 2);
 // 	}
@@ -90,7 +91,8 @@ import "sync"
 var starting sync.Mutex
 
 // StartableThreads returns how many of n more threads the limits of the process, of the user and of
-// the control groups allow: it starts them, which takes some microseconds for each.
+// the control groups allow. To find out, it starts n threads and ends them, which takes some
+// microseconds for each.
 func StartableThreads(n int) int {
 	starting.Lock()
 	defer starting.Unlock()

@@ -2,5 +2,5 @@
 
 package mem
 
-// StartableThreads returns n: without C nothing is known of the limits.
+// StartableThreads returns n, because without cgo it cannot find out what the limits allow.
 func StartableThreads(n int) int { return n }

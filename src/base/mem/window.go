@@ -10,18 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrWindow is wrapped by the errors about a byte of a file that lies outside its window.
+// ErrWindow is wrapped by errors about reading a byte outside the window of a file that is mapped
+// in part.
 var ErrWindow = errors.New("the byte lies outside the part of the file that this rank holds")
 
-// MapWindow maps the bytes [lo, hi) of a file where they would lie if the whole were mapped: Bytes
-// is as long as the file, so offsets stay what they are. The rest of it has addresses but no
-// memory, and reading it is an error of Guard. Pages at both ends are mapped whole.
+// MapWindow maps only the bytes [lo, hi) of a file, its window. Bytes is as long as the file, and
+// the window lies at its offsets in the file. The rest of Bytes has addresses but no memory; if it
+// is read, Guard returns an error. The first and the last page of the window are mapped completely.
 //
 //	file     |-----------------|=========|--------------|
 //	Bytes    | no access       | pages   | no access    |
 //
-// If copied is set, the bytes are read once into memory of this process, for file systems on which
-// faulting page by page is slow.
+// If copied is set, the bytes are read once into memory of this process. This is for file systems
+// on which reading page by page is slow.
 func MapWindow(path string, lo, hi int64, copied bool) (*File, error) {
 	f, size, err := openSized(path)
 	if err != nil {
@@ -47,7 +48,8 @@ func MapWindow(path string, lo, hi int64, copied bool) (*File, error) {
 	return m, nil
 }
 
-// fill puts the pages of [lo, hi), which is not empty, in their place.
+// fill maps or copies the pages of [lo, hi), which must not be empty, to their place in the
+// mapping.
 func (m *File) fill(f *os.File, lo, hi int64, copied bool) error {
 	page := int64(unix.Getpagesize())
 	lo = lo / page * page
@@ -69,5 +71,5 @@ func (m *File) fill(f *os.File, lo, hi int64, copied bool) error {
 	return unix.Mprotect(pages, unix.PROT_READ)
 }
 
-// Window returns the bytes [lo, hi) that may be read; after Map this is the whole file.
+// Window returns the range [lo, hi) of bytes that may be read. After Map this is the whole file.
 func (m *File) Window() (lo, hi int) { return m.window[0], m.window[1] }

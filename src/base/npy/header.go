@@ -12,25 +12,27 @@ import (
 
 const (
 	magic = "\x93NUMPY"
-	// headerAlign is NumPy's own alignment: elements start on a cache line, so any type can be
-	// mapped in place.
+	// Elements begin at a multiple of headerAlign bytes, as NumPy writes them too. This is a cache
+	// line, so elements of any type can be used directly in a mapped file.
 	headerAlign = 64
-	// headerBytes is the smallest header written: any number of rows can be patched into it later.
+	// headerBytes is the size of the shortest header that is written. It has room to replace the
+	// number of rows later by any other.
 	headerBytes = 128
-	// headerLimit keeps a damaged length field from asking for gigabytes.
+	// headerLimit is the largest header that is read, so that a damaged length cannot make the
+	// reader allocate gigabytes.
 	headerLimit = 1 << 20
 )
 
-// The three keys that a header has, in any order and spacing. Shapes written by Python 2 have an L
-// after their numbers.
+// The three keys of a header. They may come in any order, with any spacing. Python 2 wrote shapes
+// with an L after each number.
 var (
 	descrKey   = regexp.MustCompile(`['"]descr['"]\s*:\s*['"]([^'"]*)['"]`)
 	fortranKey = regexp.MustCompile(`['"]fortran_order['"]\s*:\s*(True|False)`)
 	shapeKey   = regexp.MustCompile(`['"]shape['"]\s*:\s*\(([^)]*)\)`)
 )
 
-// ReadHeader reads the header of a .npy stream and returns it with its size in bytes, which is
-// where the elements begin.
+// ReadHeader reads the header of a .npy stream. It also returns the number of bytes before the
+// elements.
 func ReadHeader(r io.Reader) (Header, int, error) {
 	var fixed [12]byte
 	if _, err := io.ReadFull(r, fixed[:10]); err != nil {
@@ -80,7 +82,7 @@ func parseHeader(text string) (Header, error) {
 			continue
 		}
 		d, err := strconv.ParseUint(s, 10, 62)
-		// an extent of 0 must not hide another one that is far too large
+		// count an extent of 0 as 1, so that it cannot hide another extent that is far too large
 		hi, lo := bits.Mul64(max(total, 1), max(d, 1))
 		if err != nil || hi != 0 || lo >= 1<<62 {
 			return Header{}, fmt.Errorf("%w: the shape (%s) is not a possible one", ErrFormat,
@@ -92,8 +94,8 @@ func parseHeader(text string) (Header, error) {
 	return h, nil
 }
 
-// checkSize reports whether a file of total bytes, whose elements begin at begin, holds exactly the
-// elements of h, and returns the size of one.
+// checkSize returns an error unless a file holds exactly the elements of h. The file has total
+// bytes, and its elements begin at byte number begin. It also returns the bytes of an element.
 func (h Header) checkSize(begin int, total int64) (elem int, err error) {
 	if elem, err = dtypeSize(h.DType); err != nil {
 		return 0, err
@@ -110,7 +112,7 @@ func (h Header) checkSize(begin int, total int64) (elem int, err error) {
 	return elem, err
 }
 
-// format writes the header in version 1.0.
+// format returns the bytes of the header in format version 1.0.
 func (h Header) format() []byte {
 	dims := make([]string, len(h.Shape))
 	for i, d := range h.Shape {

@@ -12,11 +12,12 @@ import (
 // File is a mapped .npy file whose element type is known only at run time.
 type File struct {
 	Header
-	Data []byte // the elements; valid until Close, not to be written
+	Data []byte // the elements; valid until Close; must not be written
 	file *mem.File
 }
 
-// Open maps a .npy file. The file must hold exactly the bytes its header promises.
+// Open maps a .npy file. The file must have exactly the number of bytes that follows from its
+// header.
 func Open(path string) (*File, error) {
 	m, err := mem.Map(path)
 	if err != nil {
@@ -30,9 +31,9 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// OpenWindow maps the rows [first, last) of a .npy file where they would lie if the whole were
-// mapped: Data is as long as in Open, and only these rows may be read (mem.MapWindow). If copied is
-// set, they are read into memory of the process.
+// OpenWindow maps only the rows [first, last) of a .npy file. Data is as long as after Open, and
+// these rows lie at the same place in it, but only they may be read (see mem.MapWindow). If copied
+// is set, the rows are read into memory of the process.
 func OpenWindow(path string, first, last int, copied bool) (*File, error) {
 	f, err := openWindow(path, int64(first), int64(last), copied)
 	if err != nil {
@@ -77,7 +78,7 @@ func parse(m *mem.File) (*File, error) {
 	return arrayOf(m, h, begin)
 }
 
-// arrayOf returns the file as an array whose elements follow the header.
+// arrayOf returns a File with the header h and the elements of m, which begin at byte number begin.
 func arrayOf(m *mem.File, h Header, begin int) (*File, error) {
 	content := m.Bytes()
 	if _, err := h.checkSize(begin, int64(len(content))); err != nil {
@@ -86,7 +87,7 @@ func arrayOf(m *mem.File, h Header, begin int) (*File, error) {
 	return &File{Header: h, Data: content[begin:], file: m}, nil
 }
 
-// Mapped returns how many bytes of the file are mapped.
+// Mapped returns how many bytes of the file are mapped and may be read.
 func (f *File) Mapped() int64 {
 	lo, hi := f.file.Window()
 	return int64(hi - lo)
@@ -98,7 +99,7 @@ func (f *File) Path() string { return f.file.Path() }
 // Close ends the mapping.
 func (f *File) Close() error { return f.file.Close() }
 
-// As returns the elements of f as a []T, without copying, after checking type and shape as
+// As returns the elements of f as a []T, without copying. It first checks type and shape as
 // Header.Check does.
 func As[T Element](f *File, shape ...int) ([]T, error) {
 	if err := f.Check(DType[T](), shape...); err != nil {
@@ -108,8 +109,9 @@ func As[T Element](f *File, shape ...int) ([]T, error) {
 	return View[T](rows), err
 }
 
-// Rows returns the elements of f, each of the given number of bytes, in stored order: row after
-// row, and aligned.
+// Rows returns the bytes of all elements of f, row after row. The argument element is the number of
+// bytes of an element. It returns an error if the elements are not stored row by row or not
+// aligned.
 func (f *File) Rows(element int) ([]byte, error) {
 	if f.Fortran && len(f.Shape) > 1 {
 		return nil, fmt.Errorf("%s: %w: it is in Fortran order; save it again with "+
@@ -127,14 +129,14 @@ func (f *File) Rows(element int) ([]byte, error) {
 
 // Array is a mapped .npy file of elements T.
 type Array[T Element] struct {
-	Data  []T // row-major; valid until Close, not to be written
+	Data  []T // row-major; valid until Close; must not be written
 	Shape []int
 	file  *File
 }
 
-// Map maps a .npy file as a []T without copying. shape is what the file must have: -1 stands for
-// any extent, no shape at all for any shape. The error names the file, and what was expected and
-// found.
+// Map maps a .npy file as a []T without copying. The file must have the given shape. In it, -1
+// stands for any extent; without a shape, any shape is accepted. The error names the file, what was
+// expected and what was found.
 func Map[T Element](path string, shape ...int) (*Array[T], error) {
 	f, err := Open(path)
 	if err != nil {
@@ -148,7 +150,7 @@ func Map[T Element](path string, shape ...int) (*Array[T], error) {
 	return &Array[T]{Data: data, Shape: f.Shape, file: f}, nil
 }
 
-// Close ends the mapping; Data must not be touched afterwards.
+// Close ends the mapping. Data must not be used afterwards.
 func (a *Array[T]) Close() error {
 	a.Data = nil
 	return a.file.Close()

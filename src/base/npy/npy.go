@@ -8,10 +8,10 @@
 //	Create(path, "<f4", 3, 2)    rows ──> path.tmp, XXH64 ──> path     whole or not at all
 //	OpenZip(path)                member ──> Reader ──> converted to the type asked for
 //
-// Elements are little-endian numbers in C order; other elements (big-endian, Python objects) are
-// refused with the way to re-save them. The package has its own header code: the published Go
-// readers panic on damaged headers and pad them so that elements are not aligned, which forbids
-// mapping.
+// Elements are little-endian numbers in C order. For other elements (big-endian, Python objects)
+// the error says how to save them again. The package has its own code for headers. Published Go
+// packages panic on damaged headers, and pad headers so that elements are not aligned and cannot be
+// mapped.
 package npy
 
 import (
@@ -28,7 +28,7 @@ type Element interface {
 	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
-// Errors about the content of a file wrap one of these.
+// Every error about the content of a file wraps one of these errors.
 var (
 	ErrFormat    = errors.New("not a NumPy array file")
 	ErrTruncated = errors.New("truncated")
@@ -51,8 +51,8 @@ var dtypeOf = map[reflect.Kind]string{
 	reflect.Float64: "<f8",
 }
 
-// longestElement is the longest string that is read. The shortest has length 1, or a short file
-// could claim any number of elements.
+// longestElement is the length of the longest strings that are read. Strings of length 0 are not
+// read, because a short file could then claim any number of elements.
 const longestElement = 1 << 16
 
 // dtypeSize returns the bytes of one element of a NumPy type, or an error that says why the type is
@@ -104,8 +104,9 @@ func (h Header) Elems() int {
 	return n
 }
 
-// Check reports whether the array has this element type and shape; -1 in shape stands for any
-// extent, no shape at all for any shape. The error names both expected and found.
+// Check returns an error unless the array has the given element type and shape. In shape, -1 stands
+// for any extent; without a shape, any shape is accepted. The error names what was expected and
+// what was found.
 func (h Header) Check(dtype string, shape ...int) error {
 	fits := h.DType == dtype && (shape == nil || len(shape) == len(h.Shape))
 	for i := 0; fits && i < len(shape); i++ {
@@ -118,8 +119,8 @@ func (h Header) Check(dtype string, shape ...int) error {
 		dtype, ShapeString(shape))
 }
 
-// ShapeString writes a shape as "[3 2]", with "?" for an extent that is not known and "of any
-// shape" for nil.
+// ShapeString returns a shape as text, such as "[3 2]". An unknown extent is "?", and a nil shape
+// is "of any shape".
 func ShapeString(shape []int) string {
 	if shape == nil {
 		return "of any shape"
@@ -134,7 +135,8 @@ func ShapeString(shape []int) string {
 	return "[" + strings.Join(s, " ") + "]"
 }
 
-// View is the inverse of mem.Bytes; b must be aligned for T.
+// View returns bytes as elements of type T, without copying. It is the inverse of mem.Bytes. b must
+// be aligned for T.
 func View[T Element](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))),
 		len(b)/int(unsafe.Sizeof(*new(T))))

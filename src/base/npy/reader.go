@@ -11,22 +11,23 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Reader streams the elements of one array: a .npy file or a member of an archive.
+// Reader reads the elements of one array piece by piece. The array is a .npy file or a member of an
+// .npz archive.
 type Reader struct {
 	Header
 	name string // name of the array in errors
 	r    io.Reader
 	size int
 	left int // number of elements not read yet
-	// number of elements for which the file surely has bytes, even compressed: memory for them may
-	// be allocated before reading
+	// Number of elements for which the file must have bytes, even if it is compressed. Memory for
+	// these may be allocated before they are read.
 	sure int
 	raw  []byte
 	stop func() error
 }
 
-// newReader reads the header of a .npy stream, which must fill total bytes exactly. name is its
-// name in errors.
+// newReader reads the header of a .npy stream, which must be exactly total bytes long. Errors call
+// it by the given name.
 func newReader(r io.Reader, name string, total int64) (*Reader, error) {
 	h, begin, err := ReadHeader(r)
 	if err != nil {
@@ -41,7 +42,8 @@ func newReader(r io.Reader, name string, total int64) (*Reader, error) {
 		stop: func() error { return nil }}, nil
 }
 
-// OpenReader streams a .npy file; unlike Map it converts and costs no address space.
+// OpenReader opens a .npy file for reading piece by piece. Unlike Map it can convert element types,
+// and takes no address space.
 func OpenReader(path string) (*Reader, error) {
 	f, err := mem.Open(path)
 	if err != nil {
@@ -67,13 +69,14 @@ func (r *Reader) Close() error { return r.stop() }
 // Left returns the number of elements not read yet.
 func (r *Reader) Left() int { return r.left }
 
-// chunkBytes bounds the bytes converted at a time, so that they stay in a near cache.
+// chunkBytes is the largest number of bytes that are converted at a time. So they stay in a fast
+// cache of the processor.
 const chunkBytes = 1 << 16
 
-// Read fills dst with the next elements in stored order, converted to T, and returns how many:
-// fewer than len(dst) only at the end, with io.EOF once nothing is left. An integer that T cannot
-// hold, a fraction or NaN read as an integer, and a truncated stream are errors; floating point
-// numbers are rounded to T.
+// Read fills dst with the next elements in stored order, converted to T, and returns their number.
+// It returns fewer than len(dst) only at the end of the array, and io.EOF if no element is left. It
+// is an error if T cannot hold an integer, if a fraction or NaN is read as an integer, or if the
+// stream is truncated. Floating-point numbers are rounded to T.
 func Read[T Element](r *Reader, dst []T) (int, error) {
 	if r.left == 0 && len(dst) > 0 {
 		return 0, io.EOF
@@ -96,7 +99,7 @@ func Read[T Element](r *Reader, dst []T) (int, error) {
 		done += n
 		r.left -= n
 	}
-	if r.left == 0 { // an archive checks its checksum when it is read to its end
+	if r.left == 0 { // reading an archive's member to its end checks its checksum
 		if _, err := io.Copy(io.Discard, r.r); err != nil {
 			return len(dst), fmt.Errorf("%s: at its end: %w", r.name, err)
 		}
@@ -141,7 +144,8 @@ func convert[T Element](dst []T, raw []byte, dtype string) error {
 	return fmt.Errorf("%w: cannot read %s as %s", ErrType, dtype, DType[T]())
 }
 
-// cast converts numbers and refuses those that come out different, except that floats are rounded.
+// cast converts numbers. It returns an error if a converted number differs, except that conversions
+// to floating point may round.
 func cast[T, S Element](dst []T, src []S) error {
 	if DType[T]() == "<f2" {
 		for i, s := range src {
@@ -152,8 +156,8 @@ func cast[T, S Element](dst []T, src []S) error {
 	isFloat := strings.Contains(DType[T](), "f")
 	for i, s := range src {
 		t := T(s)
-		// The range test guards what Go leaves open: converting a float that the integer cannot
-		// hold.
+		// The test of the range is needed because Go does not define the conversion of a float that
+		// the integer type cannot hold.
 		if !isFloat && (S(t) != s || (t < 0) != (s < 0) || math.Abs(float64(s)) >= 0x1p63) {
 			return fmt.Errorf("%w: %v cannot be read as %s", ErrType, s, DType[T]())
 		}
@@ -162,12 +166,12 @@ func cast[T, S Element](dst []T, src []S) error {
 	return nil
 }
 
-// ReadAll reads the whole array as T in C order, whatever order it is stored in, and closes the
-// reader.
+// ReadAll reads the whole array as T and closes the reader. The result is in C order, even if the
+// array is stored in Fortran order.
 //
-// It allocates memory for the elements that the file surely holds; beyond that, as when an archive
-// claims that few bytes inflate to many, memory grows with the elements read. So a false count
-// costs nothing.
+// Before reading it allocates memory only for the elements that the file must have. If there should
+// be more, because an archive claims that few bytes inflate to many, memory grows as elements are
+// read. So a false number of elements does not cost memory.
 func ReadAll[T Element](r *Reader) ([]T, error) {
 	defer r.Close()
 	data := make([]T, min(r.left, max(r.sure, 1<<16)))
@@ -199,7 +203,7 @@ func ReadAll[T Element](r *Reader) ([]T, error) {
 }
 
 // ReadText reads a whole array of byte strings ("|S3") or of UTF-32 strings ("<U3") in stored
-// order, and closes the reader. Zeros at the end of a string are padding.
+// order, and closes the reader. Zeros at the end of a string are padding and are removed.
 func ReadText(r *Reader) ([]string, error) {
 	defer r.Close()
 	if !r.IsText() {

@@ -9,23 +9,26 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Ranges of a shared file begin at multiples of rangeUnit bytes: no page of it has two writers,
-// whose machines might each keep a copy of the page.
+// Ranges of a shared file begin at multiples of rangeUnit bytes, so that no page of the file has
+// two writers. The machines of two writers might each keep their own copy of the page, and one
+// would overwrite the other's bytes.
 const rangeUnit = 1 << 20
 
-// Shared writes one range of a .npy file whose other ranges other processes write. When all have
-// called Close, each calls Sum with the result of the process before it, and then one calls Finish.
+// Shared writes one range of a .npy file, while other processes write the other ranges. When all
+// processes have called Close, they call Sum one after the other, each with the result of the
+// process before it. Then one process calls Finish.
 type Shared struct {
 	path     string
 	file     *os.File
 	buf      *bufio.Writer
 	info     Info
-	head     int64 // bytes of the header, which the first range holds
+	head     int64 // bytes of the header, which is part of the first range
 	from, to int64 // the range, in bytes of the file
 	sum      *xxhash.Digest
 }
 
-// CreateShared opens range i of n of a file. The first process that opens a range makes the file.
+// CreateShared opens a file that is written in n ranges, for writing range i. The first process
+// that opens a range makes the file.
 func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, error) {
 	size, err := dtypeSize(dtype)
 	if err != nil {
@@ -41,7 +44,8 @@ func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, e
 		switch {
 		case i == n:
 			up = s.info.Bytes
-		case i > 0: // the first range exists in any case: it has the header
+		// Only the first range may be shorter: it always exists, because it has the header.
+		case i > 0:
 			up = max(up, rangeUnit)
 		}
 		return min(up, s.info.Bytes)
@@ -57,14 +61,15 @@ func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, e
 	return s, err
 }
 
-// Range returns the bytes of elements that this process writes: those from first to last-1.
+// Range returns which bytes of the elements this process writes: bytes first to last-1.
 func (s *Shared) Range() (first, last int64) {
 	return max(s.from-s.head, 0), max(s.to-s.head, 0)
 }
 
 // Write appends to the range.
 func (s *Shared) Write(b []byte) (int, error) {
-	if s.from == 0 { // the hash of a later range continues that of the range before
+	// Only the first range is hashed here; Sum hashes later ranges after those before them.
+	if s.from == 0 {
 		_, _ = s.sum.Write(b)
 	}
 	return s.buf.Write(b)
@@ -79,8 +84,8 @@ func (s *Shared) Close() error {
 	return err
 }
 
-// Sum continues the hash of the ranges before. It reads its own range back from the file, unless it
-// is the first.
+// Sum returns the state of the file's hash after this range, given its state after the ranges
+// before. For this it reads the range back from the file, unless it is the first range.
 func (s *Shared) Sum(before []byte) (after []byte, err error) {
 	if s.from > 0 {
 		if err := s.sum.UnmarshalBinary(before); err != nil {
@@ -103,7 +108,8 @@ func (s *Shared) Sum(before []byte) (after []byte, err error) {
 	return s.sum.MarshalBinary()
 }
 
-// Finish renames the file into place, where sum is what Sum returned for the last range.
+// Finish renames the finished file to its final name. The argument sum is the result of Sum for the
+// last range.
 func (s *Shared) Finish(sum []byte) (Info, error) {
 	if err := s.sum.UnmarshalBinary(sum); err != nil {
 		return Info{}, fmt.Errorf("%s: %w", s.path, err)

@@ -19,8 +19,9 @@ type Info struct {
 	Shape []int  `json:"shape"`
 }
 
-// Writer writes one .npy file from front to back. Nothing is seen under the file's name before
-// Close renames it into place. It does not call fsync: the hash detects what a power failure tears.
+// Writer writes one .npy file from front to back. It writes to a temporary name, and Close renames
+// the finished file. It does not call fsync, because the hash detects a file that a power failure
+// has damaged.
 type Writer struct {
 	path    string
 	file    *os.File
@@ -28,14 +29,14 @@ type Writer struct {
 	sum     *xxhash.Digest
 	header  Header
 	size    int  // bytes of an element
-	patch   bool // the number of rows becomes known at Close
+	patch   bool // the number of rows is known only at Close, which then writes it into the header
 	head    int64
 	written int64 // bytes of elements
 	info    Info
 }
 
-// Create starts a .npy file of the given element type and shape. The first extent may be -1: Close
-// then sets it to the rows written.
+// Create begins a .npy file with the given element type and shape. The first extent may be -1.
+// Close then sets it to the number of rows written.
 func Create(path, dtype string, shape ...int) (*Writer, error) {
 	size, err := dtypeSize(dtype)
 	if err != nil {
@@ -81,7 +82,8 @@ func Write[T Element](w *Writer, data []T) error {
 func (w *Writer) Write(b []byte) (int, error) {
 	n, err := w.buf.Write(b)
 	w.written += int64(n)
-	if !w.patch { // the hash begins with the header, which an open shape sets only at the end
+	// The hash begins with the header; if that is not final yet, the file is hashed at Close.
+	if !w.patch {
 		_, _ = w.sum.Write(b[:n])
 	}
 	return n, err
@@ -122,7 +124,7 @@ func (w *Writer) finish() error {
 	return nil
 }
 
-// patchRows puts the number of rows into the header and hashes the file from its start.
+// patchRows writes the number of rows into the header and then hashes the whole file.
 func (w *Writer) patchRows() error {
 	row := int64(w.size)
 	for _, d := range w.header.Shape[1:] {
@@ -146,7 +148,7 @@ func (w *Writer) patchRows() error {
 // Info describes the file; it is complete after Close.
 func (w *Writer) Info() Info { return w.info }
 
-// Abort removes what was written. After Close it does nothing.
+// Abort removes the file that is being written. After Close it does nothing.
 func (w *Writer) Abort() {
 	if w.info.Bytes == 0 {
 		_ = w.file.Close()
@@ -154,12 +156,12 @@ func (w *Writer) Abort() {
 	}
 }
 
-// WriteFile writes a whole array in one go.
+// WriteFile writes a whole array to a file.
 func WriteFile[T Element](path string, data []T, shape ...int) (Info, error) {
 	return WriteRows(path, mem.Bytes(data), DType[T](), shape...)
 }
 
-// WriteRows is WriteFile for elements of another type than data.
+// WriteRows is WriteFile for elements that are given as bytes; dtype is their type.
 func WriteRows(path string, data []byte, dtype string, shape ...int) (Info, error) {
 	w, err := Create(path, dtype, shape...)
 	if err != nil {
@@ -175,7 +177,7 @@ func WriteRows(path string, data []byte, dtype string, shape ...int) (Info, erro
 	return w.Info(), nil
 }
 
-// Hash returns the XXH64 of a file as Info holds it. It reads the whole file.
+// Hash reads a whole file and returns its XXH64 hash in the form of Info.XXH64.
 func Hash(path string) (string, error) {
 	sum, err := hashFile(path)
 	if err != nil {

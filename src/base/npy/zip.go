@@ -11,7 +11,7 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Zip is an .npz archive: .npy members, stored or deflated.
+// Zip is an .npz archive: a zip file whose members are .npy files, stored or deflated.
 type Zip struct {
 	path    string
 	size    uint64 // bytes of the file
@@ -21,8 +21,8 @@ type Zip struct {
 	names   []string
 }
 
-// maxInflate is the most bytes to which deflate can inflate one byte: a member that claims more is
-// damaged, and gets no memory.
+// One compressed byte can inflate to at most maxInflate bytes. A member that claims more is
+// damaged, and no memory is allocated for it.
 const maxInflate = 1032
 
 // OpenZip opens an .npz archive.
@@ -56,13 +56,14 @@ func OpenZip(path string) (*Zip, error) {
 // Close closes the archive.
 func (z *Zip) Close() error { return z.close() }
 
-// Names lists the arrays in archive order, without ".npy".
+// Names returns the names of the arrays, without ".npy", in the order of the archive.
 func (z *Zip) Names() []string { return z.names }
 
 // Has reports whether the archive holds the array.
 func (z *Zip) Has(name string) bool { return z.members[name] != nil }
 
-// Reader streams one array; close it after use. Several may be open at a time.
+// Reader opens one array for reading piece by piece. The caller must close it. Several readers may
+// be open at a time.
 func (z *Zip) Reader(name string) (*Reader, error) {
 	f := z.members[name]
 	if f == nil {
@@ -87,7 +88,8 @@ func (z *Zip) Reader(name string) (*Reader, error) {
 	return r, nil
 }
 
-// ZipRead reads a whole array as T in C order, converting as Read does, and returns its shape.
+// ZipRead reads a whole array, converts it to T as Read does, and returns it in C order, with its
+// shape.
 func ZipRead[T Element](z *Zip, name string) ([]T, []int, error) {
 	r, err := z.Reader(name)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package timing measures on machines that other programs use too: a thread's own CPU time,
-// medians, and the machine's limit for random reads, with which benchmarks compare a rate.
+// Package timing has measurements for machines that other programs use too: a thread's own CPU
+// time, medians, and the machine's limit for random reads, to which benchmarks compare their rates.
 package timing
 
 import (
@@ -24,7 +24,8 @@ func Thread() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Median returns the middle number of x, or the mean of the middle two; 0 for no numbers.
+// Median returns the middle number of x, or the mean of the two middle numbers. Without numbers it
+// returns 0.
 func Median(x []float64) float64 {
 	if len(x) == 0 {
 		return 0
@@ -33,9 +34,9 @@ func Median(x []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// ReadRate returns the machine's limit: independent random reads of an array, per second. Positions
-// are computed from start, so that only the reads themselves miss the cache, and the processor
-// overlaps as many reads as it can.
+// ReadRate returns how many independent random reads of an array the machine makes in a second. It
+// computes the positions from start, so that only the reads themselves miss the processor's cache.
+// The processor overlaps these reads as far as it can, so the result is the machine's limit.
 func ReadRate[T mem.Number](array []T, reads, start int) float64 {
 	n, s, sum := uint64(len(array)), random.Mix(uint64(start)), T(0)
 	begin := Thread()

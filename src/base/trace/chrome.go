@@ -10,39 +10,43 @@ import (
 	"time"
 )
 
-// Recorder writes what one rank does as Chrome trace events, which Perfetto opens: a process for
-// each rank and a track for each stage. A stage has more tracks if several minibatches were in it
-// at once. Every span carries the epoch, the step and the minibatch's number.
+// Recorder writes what one rank does as Chrome trace events, which Perfetto opens: There is a
+// process for each rank, and in it a track for each stage. If several minibatches were in a stage
+// at the same time, the stage has several tracks. Every span has the epoch, the step and the number
+// of the minibatch.
 //
 //	[
 //	{"name":"sample","cat":"train","ph":"X","ts":12.345,"dur":6.7,"pid":0,"tid":100,"args":{"item":3,"epoch":1,"step":3}},
 //
 // Only Close ends the list, but readers of the format accept a list without its end, so the trace
-// of a killed run is usable. A nil Recorder records nothing. Many goroutines may use it; a span
-// costs about a microsecond and allocates nothing.
+// of a killed run is usable. A nil Recorder records nothing. Many goroutines may use a Recorder at
+// a time. A span costs about a microsecond and allocates nothing.
 type Recorder struct {
 	mu     sync.Mutex
 	file   *os.File
 	buf    *bufio.Writer
 	line   []byte
 	rank   int
-	base   int64 // Unix time in nanoseconds that ts counts from
+	base   int64 // Unix time in nanoseconds from which ts counts
 	stages []stageTracks
 	err    error
 
 	kind         string // kind of the current pass: train or evaluate
 	epoch, split int    // split is the number of minibatches in a step
-	items        int    // minibatches of an epoch; 0 if later epochs are not prepared ahead
+	// Number of minibatches in an epoch; 0 if no minibatches of later epochs are prepared in
+	// advance.
+	items int
 }
 
-// stageTracks are the tracks of one stage. ends[i] is the end of the last span on track i.
+// stageTracks are the tracks of one stage. ends[i] is the time at which the last span on track i
+// ends.
 type stageTracks struct {
 	name string
 	ends []int64
 }
 
-// CreateRecorder makes DIR/rank-0003.json. base is the Unix time in nanoseconds that is shown as 0,
-// the same for all ranks.
+// CreateRecorder makes the file DIR/rank-0003.json (for rank 3). The argument base is the Unix time
+// in nanoseconds that is shown as 0. It must be the same for all ranks.
 func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -53,7 +57,7 @@ func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	}
 	r := &Recorder{file: f, buf: bufio.NewWriterSize(f, 1<<20), rank: rank, base: base,
 		kind: "start", split: 1}
-	// Flush reports the error
+	// if this fails, Flush or Close will return the error
 	_, _ = fmt.Fprintf(r.buf,
 		"[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
 		rank, rank)
@@ -61,8 +65,9 @@ func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 }
 
 // Pass sets the labels of the next spans: the kind (train, evaluate), the epoch, and the
-// minibatches in a step. With foresight, minibatches from number items on belong to the next
-// epochs; without it items is 0. No span may be recorded meanwhile.
+// minibatches in a step. If minibatches of later epochs are prepared in advance, items is the
+// number of minibatches in an epoch, and minibatches with larger numbers belong to later epochs.
+// Otherwise items is 0. No span may be recorded during the call.
 func (r *Recorder) Pass(kind string, epoch, split, items int) {
 	if r != nil {
 		r.kind, r.epoch, r.split, r.items = kind, epoch, split, items
@@ -80,9 +85,9 @@ func (r *Recorder) indexOf(stage string) int {
 	return len(r.stages) - 1
 }
 
-// place returns the first track on which the span from begin to end overlaps no earlier span, and
-// whether the track is new, and puts the span there. Spans arrive about in the order of their ends,
-// so the last span of a track ends last.
+// place puts the span from begin to end on the first track on which it overlaps no earlier span. It
+// returns the track, and whether this track is new. Spans come nearly in the order of their ends,
+// so comparing with the last span of a track is enough.
 func (t *stageTracks) place(begin, end int64) (track int, isNew bool) {
 	for k, last := range t.ends {
 		if last <= begin {
@@ -97,7 +102,8 @@ func (t *stageTracks) place(begin, end int64) (track int, isNew bool) {
 // trackStride is the distance between the track numbers of two stages.
 const trackStride = 1000
 
-// Span records that stage worked on minibatch item from begin on, for the time took.
+// Span records that a stage worked on the minibatch with number item. It began at begin and took
+// the time took.
 func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Duration) {
 	if r == nil {
 		return
@@ -127,7 +133,8 @@ func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Durat
 	r.write(append(line, "}}"...))
 }
 
-// write writes a line and reuses its buffer for the next. It keeps the first error for Close.
+// write writes a line and reuses its buffer for the next. It stores the first error, which Close
+// will return.
 func (r *Recorder) write(line []byte) {
 	r.line = line
 	if _, err := r.buf.Write(line); r.err == nil {

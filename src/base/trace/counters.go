@@ -139,7 +139,7 @@ type Shuffles struct {
 	Collectives int64 `json:"shuffle_collectives,omitzero"`
 }
 
-// numCounters is the number of counters. Each must have 64 bits: TestCountersAreWords checks that.
+// numCounters is the number of counters. Each must have 64 bits, which TestCountersAreWords checks.
 const numCounters = unsafe.Sizeof(Counters{}) / 8
 
 // words returns the counters as an array, for operations on all of them.
@@ -155,7 +155,7 @@ func (c *Counters) Add(o Counters) {
 	}
 }
 
-// Per returns c divided by n, rounded down.
+// Per returns all counters divided by n and rounded down.
 func (c Counters) Per(n int64) Counters {
 	for i := range c.words() {
 		c.words()[i] /= n
@@ -163,7 +163,7 @@ func (c Counters) Per(n int64) Counters {
 	return c
 }
 
-// Reported returns the counters that reports have; the others are 0.
+// Reported returns the counters that appear in reports. The others are set to 0.
 func (c Counters) Reported() Counters {
 	unreported(reflect.ValueOf(&c).Elem())
 	return c
@@ -180,8 +180,8 @@ func unreported(v reflect.Value) {
 	}
 }
 
-// Check returns an error, which means a bug, unless the rows of a plan add up to the frontier: the
-// given number of vertices.
+// Check returns an error unless the rows of a plan add up to the number of vertices in the
+// frontier. The error means a bug.
 func (c *Counters) Check(frontier int) error {
 	if c.Frontier == c.Local+c.Cached+c.Peer+c.Stored+c.Fetched()+c.Shared+c.Summed &&
 		c.Frontier == int64(frontier) {
@@ -194,13 +194,15 @@ func (c *Counters) Check(frontier int) error {
 		c.Early, c.Replaced, c.Shared, c.Summed)
 }
 
-// Replacing returns the counters of a policy with eviction rounds: Early rows become Replaced.
+// Replacing returns the counters for a policy with eviction rounds, for which early rows count as
+// replaced.
 func (c Counters) Replacing() Counters {
 	c.Replaced, c.Early = c.Replaced+c.Early, 0
 	return c
 }
 
-// Fetched returns the remote rows that the frontier reads: the misses of the cache.
+// Fetched returns the number of remote rows that the frontier reads, which are the misses of the
+// cache.
 func (c Counters) Fetched() int64 { return c.Remote - c.Early - c.Replaced }
 
 // Accesses returns how many remote vertices the frontier reads, cached or not.
@@ -208,10 +210,11 @@ func (c Counters) Accesses() int64 {
 	return c.Cached + c.PeerCached + c.Stored + c.Fetched() + c.Shared + c.Summed
 }
 
-// HitRates returns 1 - transferred rows and sums / remote accesses, and the share of remote
-// accesses found in a cache: MassiveGNN's hit rate (eq. 8), whose misses are only the rows fetched
-// for the frontier. Rows that were read from files, or fetched by another rank of the node, count
-// as transferred: otherwise they would seem to be in a cache. Both are 0 without accesses.
+// HitRates returns two hit rates. The first, hit, is 1 - (transferred rows and sums) / (remote
+// accesses). Rows that were read from files, or fetched by another rank of the node, count as
+// transferred, because otherwise they would seem to be in a cache. The second, buffer, is the share
+// of remote accesses found in a cache: MassiveGNN's hit rate (eq. 8), whose misses are only the
+// rows fetched for the frontier. Without accesses both are 0.
 func (c Counters) HitRates() (hit, buffer float64) {
 	hits, accesses := c.Cached+c.PeerCached, c.Accesses()
 	if accesses == 0 {

@@ -40,23 +40,24 @@ const (
 	MemRuntime = "runtime"
 )
 
-// MemoryItems are their names, in the order of reports.
+// MemoryItems lists the names of all items, in the order of reports.
 var MemoryItems = []string{
 	MemFeatures, MemTopology, MemIDs, MemSamplers, MemSeeds, MemCacheRows, MemCacheIndex, MemWindow,
 	MemMinibatches, MemParameters, MemActivations, MemEvaluation, MemHeap, MemRuntime,
 }
 
-// MemoryItem is the bytes of one of them.
+// MemoryItem is one item of a rank's memory: its name and its bytes.
 type MemoryItem struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	Shared bool   `json:"one_copy_per_node,omitempty"`
 }
 
-// Memory holds the items of a rank.
+// Memory holds the memory items of a rank.
 type Memory []MemoryItem
 
-// Sum returns the resident set of a rank. Shared memory counts in full, as the system counts it.
+// Sum returns the resident set of a rank: the sum of all items. Memory shared with other ranks
+// counts in full, as the system counts it.
 func (m Memory) Sum() (sum int64) {
 	for _, i := range m {
 		sum += i.Bytes

@@ -34,8 +34,8 @@ type Terms struct {
 }
 
 // TermsOf returns the mean terms of a step, given the seconds of each phase in an epoch and its
-// number of steps. Remote is the collectives of the exchange and the slicing between them, as ranks
-// slice rows for each other at the same time.
+// number of steps. Remote is the time of the exchange's collectives and of the slicing between
+// them, because ranks slice rows for each other at the same time.
 func TermsOf(phaseSeconds map[string]float64, steps int) Terms {
 	of := func(phases ...Phase) (seconds float64) {
 		for _, p := range phases {
@@ -53,8 +53,8 @@ func TermsOf(phaseSeconds map[string]float64, steps int) Terms {
 // DDP returns t_DDP: all work of the training goroutine in a step.
 func (t *Terms) DDP() float64 { return t.Gather + t.Train + t.Shuffle + t.Sync + t.Staged }
 
-// Stall returns the communication stall of a rank (equation 9): the time of remote rows that
-// exceeds the copying beside it.
+// Stall returns the communication stall of a rank (equation 9): by how much the time to fetch
+// remote rows exceeds the time of the copying that runs at the same time.
 func (t *Terms) Stall() float64 { return max(0, t.Remote-t.Copy) }
 
 // StepModel is the time of a step from its terms, by the equations of MassiveGNN, section 3.3.
@@ -76,7 +76,7 @@ type StepModel struct {
 	Gain float64 `json:"potential_gain"`
 }
 
-// Model applies the equations to the terms.
+// Model computes the time of a step from the terms.
 func (t Terms) Model() StepModel {
 	m := StepModel{Terms: t}
 	ddp := t.DDP()

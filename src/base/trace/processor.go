@@ -10,11 +10,13 @@ import (
 // Processor measures how busy a rank keeps its CPUs.
 type Processor struct {
 	CPUs float64 // number of CPUs of this rank
-	// number of ranks of this process: each counts an equal share of the process's time as its own
+	// Number of ranks in this process. Each rank counts an equal share of the process's time as its
+	// own.
 	Ranks int
-	// whether the main thread polls for messages: its time does not count as work
+	// Whether the main thread polls for messages. If so, its time does not count as work.
 	Polls bool
-	// time that this rank's threads have spun so far, looking for work; may be nil
+	// Returns the time for which this rank's threads have so far spun while they looked for work.
+	// It may be nil.
 	Spun func() time.Duration
 
 	began time.Time
@@ -28,9 +30,9 @@ func (p *Processor) Begin() {
 	}
 }
 
-// Busy returns the share of the CPUs' time since Begin in which they worked for this rank. Idle and
-// spinning time do not count nor, if the main thread polls, the time of that thread. It is 0 if
-// nothing was measured.
+// Busy returns in which share of the time since Begin the CPUs have worked for this rank. Idle and
+// spinning time do not count. If the main thread polls, its time does not count either. Busy
+// returns 0 if nothing was measured.
 func (p *Processor) Busy() float64 {
 	if p.CPUs == 0 || p.Ranks == 0 || p.began.IsZero() {
 		return 0
@@ -46,8 +48,8 @@ func (p *Processor) worked() time.Duration {
 	return t
 }
 
-// ProcessorTime returns the processor time of this process, without that of its main thread if
-// leaveOutMain. It is 0 if the system does not tell it.
+// ProcessorTime returns the processor time of this process. If leaveOutMain is set, the time of the
+// main thread does not count. It returns 0 if the system does not tell the time.
 func ProcessorTime(leaveOutMain bool) time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -60,7 +62,8 @@ func ProcessorTime(leaveOutMain bool) time.Duration {
 	return t
 }
 
-// mainThread returns the processor time of the main thread, using Linux's clock id of a thread.
+// mainThread returns the processor time of the main thread. It reads the clock that Linux has for
+// each thread.
 func mainThread() time.Duration {
 	const perThread, scheduler = 4, 2
 	var t unix.Timespec

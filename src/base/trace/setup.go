@@ -57,8 +57,8 @@ type SetUp struct {
 // NewSetUp returns the timer of a set-up that began at the given time.
 func NewSetUp(begun time.Time) *SetUp { return &SetUp{begun: begun, last: begun} }
 
-// Done adds the time since the last call, or since the beginning, to item. After End it does
-// nothing, as a run may open another cache later.
+// Done adds the time since the last call, or since the beginning, to an item. After End it does
+// nothing: a run may open another cache later, which is not part of the set-up.
 func (s *SetUp) Done(item SetUpItem) {
 	if s == nil || s.total > 0 {
 		return
@@ -68,7 +68,7 @@ func (s *SetUp) Done(item SetUpItem) {
 	s.last = now
 }
 
-// End adds the time since the last call to item, and ends the set-up.
+// End adds the time since the last call to an item, and ends the set-up.
 func (s *SetUp) End(item SetUpItem) {
 	s.Done(item)
 	if s != nil && s.total == 0 {

@@ -4,8 +4,9 @@
 //	pool, issuer, training ┬─ Clock.Add(phase, ns) ──> totals of the rank ──> records, Table
 //	                       └─ Recorder.Span ─────────> trace/rank-0003.json
 //
-// Phases of different goroutines overlap, so they do not add up to the epoch: the time that is not
-// hidden is Wait. The package knows no ranks, graphs or devices.
+// Phases of different goroutines overlap, so they do not add up to the time of the epoch. Wait is
+// the time in which training had to wait for the other goroutines. The package knows no ranks,
+// graphs or devices.
 package trace
 
 import (
@@ -62,8 +63,8 @@ var phaseNames = [NumPhases]string{
 	"shuffle", "sync", "update", "wait", "save",
 }
 
-// OfTraining returns the phases of the training goroutine. They add up to its epoch, except for the
-// time between them.
+// OfTraining returns the phases of the training goroutine. They add up to the time of the epoch,
+// except for short times between them.
 func OfTraining() []Phase { return []Phase{Forward, Backward, Shuffle, Sync, Update, Wait, Save} }
 
 // String returns the name under which the phase is reported.

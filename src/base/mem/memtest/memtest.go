@@ -1,5 +1,5 @@
-// Package memtest limits the time and memory of a call in a test, for readers of files with any
-// content, and frees the arrays of a test.
+// Package memtest limits the time and memory of a call in a test, such as that of a reader given a
+// file with arbitrary content. It also frees the arrays of a test.
 package memtest
 
 import (
@@ -11,13 +11,13 @@ import (
 	"halognn/src/base/mem"
 )
 
-// timeout is how long a call may take: it reads a few KB, on a machine that may be busy with other
-// things.
+// timeout is how long a call may take. Calls read a few KB, but the machine may be busy with other
+// work.
 const timeout = 30 * time.Second
 
-// Bounded checks that a call ends soon, takes at most the given number of bytes from the Go heap,
-// freed ones included, and frees all memory outside the heap. If the call does not end, it ends the
-// process and prints the stacks of all goroutines.
+// Bounded checks that a call ends within timeout, that it allocates at most the given number of
+// bytes on the Go heap in all, and that it frees all memory outside the heap. If the call does not
+// end, it ends the process and prints the stacks of all goroutines.
 func Bounded(t testing.TB, heap uint64, call func()) {
 	t.Helper()
 	hang := time.AfterFunc(timeout,
