@@ -6,8 +6,9 @@
  *	heads     |--0--|--1--|--2--| ...                     a vector has lanes of up to LANES heads
  *	alpha     [e,0] [e,1] [e,2] ...                       spread over the lanes by one permutation
  *
- * As in segment.c, a strip's sums stay in registers over all edges of a segment, the tail is a
- * vector that ends at the last column, and the row of an edge further on is prefetched.
+ * A strip is a number of vectors side by side. As in segment.c, a strip's sums stay in registers
+ * over all edges of a segment. The tail of a row is read as a vector that ends at the last column.
+ * While an edge is summed, the row of a later edge is prefetched.
  */
 #include "exp.h"
 #include "simd.h"
@@ -18,14 +19,15 @@
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 
 #if LANES == 8
-/* first_lanes returns all bits in the first n lanes. */
+/* first_lanes returns a vector whose first n lanes have all bits set, and the other lanes none. */
 ALWAYS_INLINE __m256i first_lanes(int64_t n) {
     static const int32_t lanes[2 * LANES] = {-1, -1, -1, -1, -1, -1, -1, -1};
     return _mm256_loadu_si256((const __m256i *)(lanes + LANES - n));
 }
 #endif
 
-/* load_first reads n lanes, n <= LANES; the others are zero, and are not read. */
+/* load_first reads n <= LANES numbers into the first lanes. The memory after them is not read, and
+ * the other lanes are zero. */
 ALWAYS_INLINE vec load_first(const float *p, int64_t n) {
 #if LANES == 16
     return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
@@ -34,7 +36,7 @@ ALWAYS_INLINE vec load_first(const float *p, int64_t n) {
 #endif
 }
 
-/* store_first writes n lanes, n <= LANES. */
+/* store_first writes the first n <= LANES lanes. */
 ALWAYS_INLINE void store_first(float *p, vec v, int64_t n) {
 #if LANES == 16
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
@@ -61,7 +63,8 @@ ALWAYS_INLINE vec spread(vec v, ivec from) {
 #endif
 }
 
-/* tree adds the WAYS partial sums of a row as a fixed tree, so that levels agree. */
+/* tree adds the WAYS partial sums of a row in the order of a fixed tree, so that all SIMD levels
+ * round alike. */
 ALWAYS_INLINE float tree(const vec sum[WAY_VECS]) {
 #if LANES == 16
     __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)sum[0]),
@@ -74,7 +77,7 @@ ALWAYS_INLINE float tree(const vec sum[WAY_VECS]) {
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_shuffle_ps(four, four, 1)));
 }
 
-/* choose takes the lanes of a where u is above 0, and the lanes of b elsewhere. */
+/* choose returns the lanes of a where u is above 0, and the lanes of b elsewhere. */
 ALWAYS_INLINE vec choose(vec u, vec a, vec b) {
 #if LANES == 16
     return (vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)u, _mm512_setzero_ps(), _CMP_GT_OQ),
@@ -85,7 +88,7 @@ ALWAYS_INLINE vec choose(vec u, vec a, vec b) {
 #endif
 }
 
-/* The terms of a dot product by head: x * y, or LeakyReLU(x + y) * a. */
+/* factors says what the terms of a dot product are: x * y, or LeakyReLU(x + y) * a. */
 typedef struct {
     int scores; /* whether the terms are LeakyReLU(x + y) * a */
     const float *a;
@@ -100,12 +103,12 @@ ALWAYS_INLINE vec product(const factors *f, const float *x, const float *y, int6
     return choose(u + v, u + v, (u + v) * f->slope) * load_first(f->a + j, n);
 }
 
-/* How heads lie in a vector if their width is a small power of two: as groups of lanes. All
- * groups are summed by the same tree: to each lane is added the lane half a group away, then a
- * quarter away, and so on. */
+/* If the width of heads is a small power of two, the columns of a head are a group of lanes in a
+ * vector. All groups are summed by the same tree: first the lane half a group away is added to each
+ * lane, then the lane a quarter of a group away, and so on. */
 typedef struct {
-    int steps;       /* -1: the width is not a small power of two */
-    ivec partner[4]; /* the lane to add to each lane, step by step */
+    int steps;       /* number of steps of the tree; -1 if the width is no small power of two */
+    ivec partner[4]; /* for each step: which lane is added to each lane */
     ivec first;      /* the first lane of each group */
 } groups;
 
@@ -132,7 +135,8 @@ ALWAYS_INLINE void dots(float *to, const float *x, const float *y, int64_t heads
         const int64_t cols = heads * width, whole = LANES / width;
         for (int64_t j = 0; j < cols; j += LANES, to += whole) {
             const int64_t n = cols - j < LANES ? cols - j : LANES;
-            vec sum = product(f, x, y, j, n) + (vec){0}; /* a sum that begins with 0 is never -0 */
+            /* + 0 turns -0 into 0, as a sum that begins with 0 is never -0. */
+            vec sum = product(f, x, y, j, n) + (vec){0};
             for (int k = 0; k < g->steps; k++)
                 sum += spread(sum, g->partner[k]);
             store_first(to, spread(sum, g->first), n == LANES ? whole : n / width);
@@ -175,7 +179,7 @@ void LEVEL(head_dot_backward)(float *dz, float *da, int64_t rows, int64_t heads,
         }
 }
 
-/* larger takes the lanes of a that are larger than those of b, and the lanes of b elsewhere. */
+/* larger returns the lanes of a that are larger than those of b, and the lanes of b elsewhere. */
 ALWAYS_INLINE vec larger(vec a, vec b) {
 #if LANES == 16
     return (vec)_mm512_max_ps((__m512)a, (__m512)b);
@@ -184,7 +188,7 @@ ALWAYS_INLINE vec larger(vec a, vec b) {
 #endif
 }
 
-/* smaller takes the lanes of a that are smaller than those of b, and the lanes of b elsewhere. */
+/* smaller returns the lanes of a that are smaller than those of b, and the lanes of b elsewhere. */
 ALWAYS_INLINE vec smaller(vec a, vec b) {
 #if LANES == 16
     return (vec)_mm512_min_ps((__m512)a, (__m512)b);
@@ -193,10 +197,10 @@ ALWAYS_INLINE vec smaller(vec a, vec b) {
 #endif
 }
 
-/* exp_of is halognn_exp of each lane, operation by operation. */
+/* exp_of returns halognn_exp of each lane, by the same operations. */
 ALWAYS_INLINE vec exp_of(vec x) {
     const vec zero = {0};
-    x = smaller(zero + 88.0f, larger(zero - 87.0f, x)); /* both leave a NaN */
+    x = smaller(zero + 88.0f, larger(zero - 87.0f, x)); /* both return a NaN if x is one */
     const vec shifted = x * 1.44269504088896341f + 12582912.0f;
     const vec n = shifted - 12582912.0f;
     const vec r = x - n * 0.693359375f - n * -2.12194440e-4f;
@@ -210,18 +214,19 @@ ALWAYS_INLINE vec exp_of(vec x) {
     return p * (vec)(((ivec)shifted << 23) + 0x3f800000);
 }
 
-/* The numbers of a segment's edges, [edges,heads], are contiguous. Kernels in which numbers of
- * different edges meet in order go edge by edge, with a vector of up to LANES heads from first on.
- * Other kernels, if all heads fit a vector, take LANES numbers at a time:
+/* The numbers of a segment's edges, [edges,heads], are contiguous. Kernels that combine numbers of
+ * different edges in order go edge by edge, with up to LANES heads in a vector. Other kernels, if
+ * all heads fit into a vector, take LANES numbers at a time:
  *
  *	numbers   [0,0] [0,1] [0,2] [1,0] [1,1] [1,2] ...       3 heads
  *	vectors   |--------- 0 ---------|--------- 1 ---
  *
- * Lane i of vector k is of head (k*LANES+i) % heads.
+ * Lane i of vector k belongs to head (k*LANES+i) % heads.
  */
 typedef struct {
     int64_t heads;
-    ivec of[LANES]; /* of[k]: the head of each lane if the first is of head k; heads <= LANES */
+    /* of[k]: the head of each lane of a vector that begins with head k; heads <= LANES */
+    ivec of[LANES];
 } cycle;
 
 ALWAYS_INLINE void set_cycle(cycle *c, int64_t heads) {
@@ -234,20 +239,20 @@ ALWAYS_INLINE void set_cycle(cycle *c, int64_t heads) {
     }
 }
 
-enum { TOGETHER = 8 }; /* segments of a batch */
+enum { TOGETHER = 8 }; /* number of segments that are worked on together */
 
-/* softmax turns scores into weights, for the count heads from of on and the edges of n <=
- * TOGETHER segments; most has the largest score of each segment and head. All segments take a
- * step before the first takes the next, because a vector cannot be loaded before the parts of it
- * that were just stored reach the cache. */
+/* softmax turns scores into weights, for `count` heads and the edges of n <= TOGETHER segments. The
+ * pointer `of` is to the first of these heads; most has the largest score of each segment and head.
+ * Every step is made for all segments before the next step, because a vector cannot be loaded
+ * before the parts of it that were just stored have reached the cache. */
 ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cycle *c,
                            int64_t count, const vec *most) {
     const int64_t heads = c->heads, step = LANES % heads;
-    const int few = 2 * heads < LANES; /* then vectors of one segment alone are often not full */
+    const int few = 2 * heads < LANES; /* then a single segment often does not fill its vectors */
     vec sum[TOGETHER];
     for (int64_t d = 0; d < n; d++) {
         const int64_t end = indptr[d + 1] * heads;
-        if (count < heads) /* a strip of many heads */
+        if (count < heads) /* this strip has only some of the heads */
             for (int64_t i = indptr[d] * heads; i < end; i += heads)
                 store_first(of + i, exp_of(load_first(of + i, count) - most[d]), count);
         else
@@ -286,7 +291,7 @@ ALWAYS_INLINE void softmax(float *of, int64_t n, const int64_t *indptr, const cy
     }
 }
 
-/* ahead_of returns the index EDGES_AHEAD edges further on, or the last one. */
+/* ahead_of returns the index of the edge EDGES_AHEAD after edge e, or of the last edge. */
 #define EDGES_AHEAD 16
 ALWAYS_INLINE int64_t ahead_of(const int32_t *indices, int64_t e, int64_t last) {
     return indices[e + EDGES_AHEAD < last ? e + EDGES_AHEAD : last];
@@ -297,9 +302,9 @@ ALWAYS_INLINE int64_t strip_of(int64_t heads, int64_t h) {
     return heads - h < LANES ? heads - h : LANES;
 }
 
-/* scores_together sets alpha to the scores of the edges of n <= TOGETHER segments, and most, for a
- * few heads that divide LANES: numbers of src are moved as they are, and the arithmetic is done on
- * vectors of LANES / heads edges. */
+/* scores_together sets alpha to the scores of the edges of n <= TOGETHER segments, and most to the
+ * largest scores. It is for a few heads, whose number divides LANES. It first copies the numbers of
+ * src together, and then computes with vectors of LANES / heads edges. */
 ALWAYS_INLINE void scores_together(float *alpha, int64_t n, const int64_t heads,
                                    const int64_t *indptr,
                                    const int32_t *indices, const float *src, const float *dst,
@@ -366,18 +371,20 @@ void LEVEL(edge_softmax)(float *alpha, int64_t segments, int64_t heads, const in
     }
 }
 
-/* Inputs of the gradient of scores that are LeakyReLU of a sum of two numbers; NULL for other
- * scores. */
+/* Inputs of the gradient of scores that are LeakyReLU of a sum of two numbers. For other scores
+ * score_gradients gets NULL. */
 typedef struct {
     const float *src, *dst; /* numbers of the strip */
     const int32_t *indices; /* indices of the segment */
-    int64_t left;           /* edges from the segment's first to the last of all */
+    /* Number of edges from the segment's first edge to the last edge of all segments. */
+    int64_t left;
     float slope;
 } sums;
 
-/* score_gradients turns the gradients of the weights of n heads into those of the scores, and
- * returns their sum over the segment's edges. It stores a few edges at a time, because a vector
- * cannot be loaded while the one before, which shares lanes with it, is on the way to the cache. */
+/* score_gradients turns the gradients of the weights of n heads into the gradients of the scores.
+ * It returns the sum of the latter over the segment's edges. It stores a few edges at a time,
+ * because a vector cannot be loaded while the vector before it, with which it overlaps, is on its
+ * way to the cache. */
 ALWAYS_INLINE vec score_gradients(float *de, const float *alpha, int64_t edges, int64_t heads,
                                   int64_t n, const sums *of) {
     enum { FEW = 8 };
@@ -433,8 +440,8 @@ void LEVEL(edge_collect)(float *dsrc, int64_t segments, int64_t heads, const int
         }
 }
 
-/* The inputs of sums over edges. edges is NULL if the number of each edge is its position. Rows of
- * bfloat16 are in halves, in the place of rows. */
+/* The inputs of weighted sums over edges. The array edges has the number of each edge; it is NULL
+ * if the number is the edge's position. Rows of bfloat16 are in halves instead of rows. */
 typedef struct {
     int64_t heads, width, cols, last, ahead;
     const int32_t *indices, *edges;
@@ -455,16 +462,17 @@ ALWAYS_INLINE void prefetch_edge(const weighted *g, int64_t e) {
         prefetch_row(g->rows + at, g->cols * 4);
 }
 
-/* The first column of a vector of a row, and the heads of its lanes: lane i belongs to head first +
- * from[i]. Computed once a call, for up to MAX_VECS vectors at a time. */
+/* The place of a vector in a row: its first column, at, and the heads of its lanes. Lane i belongs
+ * to head first + from[i]. It is computed once in a call, for up to MAX_VECS vectors at a time. */
 enum { MAX_VECS = 4 * MAX_ACCUMULATORS };
 typedef struct {
-    int64_t at, first, count; /* count: heads that may be read from first on, up to LANES */
+    /* count: number of heads, up to LANES, that may be read from head first on */
+    int64_t at, first, count;
     ivec from;
 } lanes_of;
 
-/* place_vectors returns how many vectors cover columns [j, cols), MAX_VECS at most. The last of a
- * row ends at its last column. */
+/* place_vectors places up to MAX_VECS vectors from column j on, and returns how many it has placed.
+ * The last vector of a row ends at the last column. */
 ALWAYS_INLINE int place_vectors(lanes_of v[MAX_VECS], const weighted *g, int64_t j) {
     int n = 0;
     for (; j < g->cols && n < MAX_VECS; j += LANES, n++) {
@@ -485,7 +493,7 @@ ALWAYS_INLINE int place_vectors(lanes_of v[MAX_VECS], const weighted *g, int64_t
     return n;
 }
 
-/* put stores the lanes of v from first on. */
+/* put stores the lanes of v from lane `first` on. */
 ALWAYS_INLINE void put(float *p, vec v, int64_t first) {
     if (first == 0) {
         store(p, v);
@@ -496,18 +504,20 @@ ALWAYS_INLINE void put(float *p, vec v, int64_t first) {
     }
 }
 
-/* The dot products by head of the rows of edges and a row of their segment, to[e,h], are made while
- * the rows are summed if no strip ends within a head. */
+/* The dot products, by head, of each edge's row and the row of its segment: to[e,h]. They are
+ * computed while the rows are summed, if no strip ends within a head. */
 typedef struct {
     const float *own; /* the row of the segment */
     float *to;
 } dotted;
 
-/* strip sums n vectors of the rows of the edges [lo,hi); columns below j do not belong to the last
- * vector. If uniform, all lanes of a vector belong to one head. dot may be NULL. */
+/* strip sums n vectors of the rows of the edges [lo,hi). Lanes of the last vector whose column is
+ * below j are not stored. If uniform is set, all lanes of a vector belong to one head. dot may be
+ * NULL. */
 ALWAYS_INLINE void strip(int bf16, int uniform, const int n, const weighted *g, const dotted *dot,
                          const lanes_of *v, int64_t lo, int64_t hi, int64_t j, float *out) {
-    const int64_t of_head = g->width / LANES; /* vectors: a power of two if dot */
+    /* Number of vectors of a head; with dot it is a power of two. */
+    const int64_t of_head = g->width / LANES;
     vec sum[MAX_ACCUMULATORS];
     UNROLL for (int k = 0; k < n; k++) sum[k] = (vec){0};
     for (int64_t e = lo; e < hi; e++) {
@@ -541,7 +551,7 @@ ALWAYS_INLINE void strip(int bf16, int uniform, const int n, const weighted *g, 
     put(out + v[n - 1].at, sum[n - 1], j + (n - 1) * LANES - v[n - 1].at);
 }
 
-/* narrow sums rows of fewer columns than a vector has lanes. */
+/* narrow sums rows that have fewer columns than a vector has lanes. */
 ALWAYS_INLINE void narrow(const weighted *g, int64_t lo, int64_t hi, float *out) {
     float sum[LANES] = {0};
     for (int64_t e = lo; e < hi; e++) {
@@ -557,7 +567,7 @@ ALWAYS_INLINE void narrow(const weighted *g, int64_t lo, int64_t hi, float *out)
     memcpy(out, sum, (size_t)g->cols * sizeof *out);
 }
 
-/* strips sums the columns of the vectors, the first of which is column j. */
+/* strips sums the columns of the given vectors, strip by strip. Column j is the first one. */
 ALWAYS_INLINE void strips(int bf16, int uniform, const weighted *g, const dotted *dot,
                           const lanes_of *v, int vecs, int64_t j, int64_t lo, int64_t hi,
                           float *out) {
@@ -614,7 +624,7 @@ void LEVEL(edge_sum)(float *y, int64_t segments, int64_t heads, int64_t width,
         sum_segments(0, &g, y, segments, indptr);
 }
 
-/* sum_and_dot is edge_sum_backward in one pass over the rows of dy. */
+/* sum_and_dot computes what edge_sum_backward does, in one pass over the rows of dy. */
 ALWAYS_INLINE void sum_and_dot(const weighted *g, float *dz, float *dalpha, int64_t segments,
                                const int64_t *t_indptr, const float *z) {
     enum { SEGMENTS_AHEAD = 2 };
@@ -634,9 +644,9 @@ ALWAYS_INLINE void sum_and_dot(const weighted *g, float *dz, float *dalpha, int6
     }
 }
 
-/* The numbers of a source's edges are scattered, so they are prefetched as the rows are. If heads
- * do not fit strips, the rows of dy for the edges of a few sources are read twice, the second time
- * from the caches. */
+/* The numbers of a source's edges are scattered in memory, so they are prefetched like the rows. If
+ * a head may be cut by the end of a strip, the rows of dy for the edges of a few sources are read
+ * twice, the second time from the caches. */
 void LEVEL(edge_sum_backward)(float *dz, float *dalpha, int64_t segments, int64_t heads,
                               int64_t width, const int64_t *t_indptr, const int32_t *t_indices,
                               const int32_t *t_edges, const float *alpha, const float *z,
@@ -698,17 +708,20 @@ void LEVEL(edge_dot_softmax)(float *alpha, int64_t segments, int64_t heads, int6
     }
 }
 
-/* The gradients that reach the rows at the ends of edges, each the sum of own and another row. */
+/* The inputs for the gradients of the rows at both ends of edges, whose scores are computed from
+ * the sum of these two rows. */
 typedef struct {
-    weighted edges; /* alpha: the gradients of the scores; rows: those at the other ends */
+    weighted edges; /* alpha: gradients of the scores; rows: rows at the other ends of the edges */
     const float *a;
     float slope;
 } scored;
 
-enum { SCORE_VECS = MAX_ACCUMULATORS / 2 }; /* vectors of a strip, which has two sums for each */
+/* Number of vectors in a strip, each of which needs two sums. */
+enum { SCORE_VECS = MAX_ACCUMULATORS / 2 };
 
-/* score_strip is strip for the gradients of scores: by destination it sets the gradient of its row,
- * drow, and adds to that of a; by source it adds to drow. */
+/* score_strip is strip for the gradients of scores. If by_destination is set, it sets drow, the
+ * gradient of the destination's row, and adds to the gradient of a. Otherwise it adds to drow, the
+ * gradient of the source's row. */
 ALWAYS_INLINE void score_strip(int by_destination, int uniform, const int n, const scored *s,
                                const lanes_of *v, int64_t lo, int64_t hi, int64_t j,
                                const float *own, float *drow, float *da) {
@@ -760,7 +773,8 @@ ALWAYS_INLINE void score_narrow(int by_destination, const scored *s, int64_t lo,
         }
 }
 
-/* score_strips does the columns of the vectors, the first of which is column j. */
+/* score_strips computes the columns of the given vectors, strip by strip. Column j is the first
+ * one. */
 ALWAYS_INLINE void score_strips(int by_destination, int uniform, const scored *s, const lanes_of *v,
                                 int vecs, int64_t j, int64_t lo, int64_t hi, const float *own,
                                 float *drow, float *da) {
@@ -784,7 +798,8 @@ ALWAYS_INLINE void score_strips(int by_destination, int uniform, const scored *s
     }
 }
 
-/* score_segments goes over the edges of each segment; own and drow have a row for each. */
+/* score_segments computes the gradients for the edges of each segment. own and drow have a row for
+ * each segment. */
 ALWAYS_INLINE void score_segments(int by_destination, const scored *s, int64_t segments,
                                   const int64_t *indptr, const float *own, float *drow, float *da) {
     const int64_t cols = s->edges.cols;

@@ -4,7 +4,8 @@
 #include "kernels.h"
 #include "rounding.h"
 
-/* Sums along the columns of a head are made in WAYS interleaved partial sums, as in layer_norm. */
+/* Sums over the columns of a head are computed as WAYS interleaved partial sums, as in
+ * layer_norm. */
 enum { WAYS = 16 };
 
 static float tree(float sum[WAYS]) {

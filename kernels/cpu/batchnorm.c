@@ -1,4 +1,5 @@
-/* BatchNorm and what it needs: sums and maps by columns, one pass over memory each. */
+/* BatchNorm, and the sums of columns and maps of columns that it needs. Each takes one pass over
+ * memory. */
 #include <math.h>
 
 #include "simd.h"

@@ -1,4 +1,5 @@
-/* The choice of kernels: one table per level, chosen by name or by the machine's instructions. */
+/* The choice of kernels. There is one table of kernels for each SIMD level. It is chosen by the
+ * level's name or by the instructions that the machine has. */
 #include <string.h>
 
 #include "kernels.h"
@@ -31,8 +32,9 @@ static const halognn_products avx512bf16 = {.isa = "AVX512-BF16",
 #include "halognn_kernels.def"
 };
 
-/* __builtin_cpu_supports also asks the operating system whether it saves the registers. Every
- * processor with AVX2 has F16C, for which not every compiler has a test. */
+/* __builtin_cpu_supports also tests whether the operating system saves the vector registers. The
+ * kernels also need F16C, which not every compiler can test for; every processor with AVX2 has
+ * it. */
 static int has_avx2(void) { return __builtin_cpu_supports("avx2"); }
 static int has_avx512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -88,7 +90,7 @@ int64_t halognn_check_refs(const uint64_t *of, int64_t n, const halognn_table *t
 }
 
 int64_t halognn_check_ids(const int32_t *ids, int64_t n, int64_t limit) {
-    uint32_t largest = 0; /* as unsigned, a negative id is larger than any limit */
+    uint32_t largest = 0; /* as an unsigned number, a negative id is larger than any limit */
     for (int64_t i = 0; i < n; i++)
         largest = (uint32_t)ids[i] > largest ? (uint32_t)ids[i] : largest;
     if (n == 0 || largest < (uint64_t)limit)

@@ -1,21 +1,26 @@
 /*
- * Draws the neighbours with the smallest numbers. Every neighbour of a row is looked at once: its
- * number is read, compared with a bound below which a row nearly always has enough numbers and not
- * many more, and kept without a branch. Each of the few that are kept is ranked by counting the
- * smaller ones. The branches of that choice depend on how many were kept, so a group of rows is
- * read before any is chosen from: no branch waits for a row or a number, and cache misses overlap.
+ * Draws the neighbours with the smallest random numbers. Every neighbour of a row is looked at
+ * once: its number is read and compared with a bound, and the neighbour is kept, without a branch,
+ * if the number is below. The bound is such that a row nearly always keeps enough neighbours, and
+ * not many more. Each neighbour that is kept is then ranked by counting the smaller numbers. This
+ * choice has branches that depend on how many were kept. So a whole group of rows is read first,
+ * and then the choices are made: no branch has to wait for a row or a number, and cache misses
+ * overlap.
  */
 #include <math.h>
 
 #include "simd.h"
 
-/* Rows whose lines are prefetched: few enough that they stay in L1. */
+/* Number of rows that are prefetched: few enough that they stay in the first-level cache. */
 #define ROWS_AHEAD 16
-#define PREFETCHED 1024 /* bytes of a row; in longer ones the processor reads on by itself */
-#define USUAL 256       /* bytes of most rows, prefetched without a branch on their length */
+/* How many bytes of a row are prefetched; in longer rows the processor itself reads ahead. */
+#define PREFETCHED 1024
+/* Most rows have at most so many bytes; these are prefetched without a branch on the length. */
+#define USUAL 256
 
-/* table[at[0:4]], table[at[0:8]], by separate reads: several times as fast as the gather
- * instruction on processors that split it into reads, and no slower on others. */
+/* Read table[at[0]], table[at[1]], ... by 4 or 8 separate reads. Some processors split the gather
+ * instruction into reads; there this is several times as fast. On other processors it is no
+ * slower. */
 ALWAYS_INLINE __m128i read_four(const uint32_t *table, const int32_t *at) {
     const __m128i one = _mm_cvtsi32_si128((int)table[at[0]]);
     const __m128i two = _mm_insert_epi32(one, (int)table[at[1]], 1);
@@ -37,13 +42,15 @@ ALWAYS_INLINE ints load_lanes(const int32_t *p, lanes of) {
 }
 ALWAYS_INLINE void store_ints(uint32_t *p, ints x) { _mm512_storeu_si512(p, x); }
 ALWAYS_INLINE lanes at_most(ints x, ints y) { return _mm512_cmple_epu32_mask(x, y); }
-/* Words that the level compares fastest, in the order of numbers. */
+/* keys turns numbers into words that this SIMD level compares fastest. The words have the order of
+ * the numbers. */
 ALWAYS_INLINE ints keys(ints numbers) { return numbers; }
 ALWAYS_INLINE lanes key_at_most(ints x, ints y) { return at_most(x, y); }
 ALWAYS_INLINE ints gather(const void *table, ints at, lanes of) {
     return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), of, at, table, 4);
 }
-/* A masked store takes far longer than storing a register whose lanes were compressed. */
+/* keep stores the lanes of x for which `of` is set, one after the other. It compresses them in a
+ * register first, because a masked store takes far longer. */
 ALWAYS_INLINE void keep(uint32_t *p, ints x, lanes of) {
     _mm512_storeu_si512(p, _mm512_maskz_compress_epi32(of, x));
 }
@@ -55,7 +62,7 @@ ALWAYS_INLINE ints read_all(const uint32_t *table, const int32_t *at) {
                               read_eight(table, at + 8), 1);
 }
 ALWAYS_INLINE ints plus(ints x, ints y) { return _mm512_add_epi32(x, y); }
-/* count + 1 where the key x is less than y */
+/* Returns count + 1 where the key x is less than y, and count elsewhere. */
 ALWAYS_INLINE ints count_less(ints count, ints x, ints y) {
     return _mm512_mask_add_epi32(count, _mm512_cmplt_epu32_mask(x, y), count, each(1));
 }
@@ -64,7 +71,7 @@ ALWAYS_INLINE ints widen_low(ints x) { return _mm512_cvtepu32_epi64(_mm512_casts
 ALWAYS_INLINE ints widen_high(ints x) {
     return _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(x, 1));
 }
-/* The high halves of the words of x, then those of y. */
+/* Returns the high halves of the words of x, then those of y. */
 ALWAYS_INLINE ints high_halves(ints x, ints y) {
     const ints odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
     return _mm512_permutex2var_epi32(x, odd, y);
@@ -74,7 +81,7 @@ ALWAYS_INLINE ints times(ints x, uint64_t y) { return _mm512_mullo_epi64(x, word
 ALWAYS_INLINE ints times_low(ints x, ints y) { return _mm512_mul_epu32(x, y); }
 ALWAYS_INLINE ints xor(ints x, ints y) { return _mm512_xor_si512(x, y); }
 #define shift(x, bits) _mm512_srli_epi64(x, bits)
-/* x if a + b >= c, else y; words below 2^63 */
+/* Returns x where a + b >= c, and y elsewhere. All words are below 2^63. */
 ALWAYS_INLINE ints where_reached(ints a, ints b, ints c, ints x, ints y) {
     return _mm512_mask_blend_epi64(_mm512_cmpge_epu64_mask(_mm512_add_epi64(a, b), c), y, x);
 }
@@ -82,7 +89,8 @@ ALWAYS_INLINE ints where_reached(ints a, ints b, ints c, ints x, ints y) {
 typedef __m256i ints;
 typedef unsigned lanes;
 
-/* Which lane each kept lane comes from, a byte each. */
+/* For a mask of kept lanes: the number of the lane from which each kept lane comes, a byte for
+ * each. */
 #define FROM(m, k) ((uint64_t)((m) >> (k) & 1) * (k) << 8 * __builtin_popcount((m) & ((1 << (k)) - 1)))
 #define KEPT(m) \
     FROM(m, 0) | FROM(m, 1) | FROM(m, 2) | FROM(m, 3) | FROM(m, 4) | FROM(m, 5) | FROM(m, 6) | FROM(m, 7)
@@ -110,7 +118,7 @@ ALWAYS_INLINE lanes at_most(ints x, ints y) {
     const ints is = _mm256_cmpeq_epi32(_mm256_min_epu32(x, y), x);
     return (lanes)_mm256_movemask_ps(_mm256_castsi256_ps(is));
 }
-/* Comparisons are of signed words. */
+/* AVX2 compares signed words only, so the top bit is inverted. */
 ALWAYS_INLINE ints keys(ints numbers) { return _mm256_xor_si256(numbers, each(1u << 31)); }
 ALWAYS_INLINE lanes key_at_most(ints x, ints y) {
     return ~(lanes)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(x, y)));
@@ -154,7 +162,7 @@ ALWAYS_INLINE ints mix(ints x) {
     return xor(x, shift(x, 31));
 }
 
-/* The words whose high halves are the numbers of vertices. */
+/* Returns the words whose high halves are the random numbers of the vertices id. */
 ALWAYS_INLINE ints number_words(const halognn_numbers *of, ints id) {
     ints word = words(of->now);
     if (of->turn > 0) {
@@ -169,19 +177,20 @@ ALWAYS_INLINE ints numbers_of(const halognn_numbers *of, ints id) {
     return high_halves(number_words(of, widen_low(id)), number_words(of, widen_high(id)));
 }
 
-/* A row is followed by the largest keys, up to the next multiple of LANES after its candidates. */
+/* The candidates of a row are followed by keys larger than any other, up to a multiple of LANES. */
 #define ROOM (HALOGNN_CANDIDATES + 2 * LANES)
-#define GROUP 32  /* rows that are read together */
-#define HELD 1024 /* candidates of a group, and one row more */
+#define GROUP 32  /* number of rows that are read before choices are made */
+#define HELD 1024 /* candidates of a group; the last row may exceed it */
 
-/* What is kept of the rows of a group. */
+/* The neighbours that are kept from the rows of a group. */
 typedef struct {
     uint32_t key[HELD + ROOM], vertex[HELD + ROOM], place[HELD + ROOM];
 } kept_rows;
 
-/* Keeps the keys of a row that are at most a bound, from at on, with their vertices and, if
- * wanted, places. Returns how many there are, or -1 if there are too many or a neighbour is no
- * vertex. readable vertices are in memory from row on. */
+/* Keeps the keys of a row that are at most bound: it writes them to c from position at on, with
+ * their vertices and, if places is set, their places in the row. Returns how many there are, or -1
+ * if there are too many or a neighbour is no vertex. The memory from row on has `readable` vertices
+ * that may be read. */
 ALWAYS_INLINE int64_t candidates(kept_rows *c, int64_t at, int places, const int32_t *row,
                                  int64_t n, int64_t readable, uint32_t bound,
                                  const halognn_numbers *of) {
@@ -207,9 +216,9 @@ ALWAYS_INLINE int64_t candidates(kept_rows *c, int64_t at, int places, const int
     return m > HALOGNN_CANDIDATES ? -1 : m;
 }
 
-/* Keeps the vertices of the f smallest of the m keys from at on, and their places, if wanted, and
- * returns how many it keeps: more than f if several keys equal the largest one kept. w vectors of
- * keys are counted for at a time. */
+/* Keeps the vertices of the f smallest of the m keys of c from position at on and, unless place is
+ * NULL, their places. Returns how many it keeps: more than f if several keys equal the largest one
+ * kept. It ranks w vectors of keys at a time. */
 ALWAYS_INLINE int64_t choose_by(uint32_t *vertex, uint32_t *place, const kept_rows *c, int64_t at,
                                 int64_t m, int64_t f, int64_t w) {
     int64_t n = 0;
@@ -248,8 +257,8 @@ ALWAYS_INLINE int64_t choose(uint32_t *vertex, uint32_t *place, const kept_rows 
     return choose_by(vertex, place, c, at, m, f, 1);
 }
 
-/* Prefetches the beginning of a row; the row may break a rule, so its address is made as a
- * number. */
+/* Prefetches the beginning of a row. The row may lie outside of indices, so its address is computed
+ * as a number, not as a pointer. */
 ALWAYS_INLINE void prefetch_begin(const int32_t *indices, int64_t begin, int64_t degree) {
     const char *const row = (const char *)((uintptr_t)indices + (uintptr_t)begin * 4);
     const uintptr_t last = (uintptr_t)degree * 4 - 1;
@@ -267,7 +276,7 @@ ALWAYS_INLINE int64_t draw_rows(int32_t *drawn, int64_t room, int64_t *positions
     kept_rows kept_here;
     uint32_t vertex[ROOM], place[ROOM];
     int64_t found[GROUP];
-    /* a bound that few numbers pass, and that leaves too few in one row in a hundred */
+    /* the bound: few numbers are below it, and in one row of a hundred too few are */
     const double share = ((double)fanout + 2 * sqrt((double)fanout) + 2) * 4294967296.0;
     int64_t i = 0;
     for (int stop = 0; i < n && !stop;) {

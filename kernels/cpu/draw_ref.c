@@ -39,7 +39,7 @@ void draw_least_ref(int64_t *done, int32_t *drawn, int64_t room, int64_t *positi
         if (degree[i] > fanout) {
             if (k < degree[i])
                 break;
-            for (int64_t a = 1; a < m; a++) { /* now in the order of the row */
+            for (int64_t a = 1; a < m; a++) { /* sorts them into the order of the row */
                 const uint64_t word = least[a] << 32 | least[a] >> 32;
                 int64_t at = a;
                 for (; at > 0 && (uint32_t)least[at - 1] > word >> 32; at--)

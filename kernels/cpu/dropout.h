@@ -1,5 +1,5 @@
-/* The dropout bits of compute.DropoutRow.Bits: 64-bit mixing once per row, 32-bit mixing per
- * element. */
+/* The dropout bits as compute.DropoutRow.Bits defines them: one 64-bit mix for each row, and a
+ * 32-bit mix for each element. */
 #ifndef HALOGNN_DROPOUT_H
 #define HALOGNN_DROPOUT_H
 

@@ -1,5 +1,5 @@
-/* ELU and keyed dropout in one pass; the bits are computed where they are used, no mask is
- * stored. */
+/* ELU and keyed dropout in one pass. The dropout bits are computed where they are used, so no mask
+ * is stored. */
 #include "dropout.h"
 #include "exp.h"
 #include "rounding.h"
@@ -7,7 +7,8 @@
 
 void LEVEL(elu)(float *y, int64_t rows, int64_t cols, uint32_t threshold, float scale, uint64_t key,
                 const int32_t *vertices) {
-    const uint32_t width = (uint32_t)cols; /* as in relu_dropout */
+    /* A 32-bit counter, so that the bits of a vector of columns are one vector. */
+    const uint32_t width = (uint32_t)cols;
     for (int64_t r = 0; r < rows; r++, y += cols) {
         for (uint32_t j = 0; j < width; j++) {
             const float below = halognn_exp(y[j]) - 1.0f;

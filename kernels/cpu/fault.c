@@ -1,11 +1,12 @@
 /*
- * Reading a mapped file beyond its end, because it has shrunk, raises SIGBUS. While a kernel
- * that reads tables of rows runs, the handler jumps back into it, and it returns the address:
+ * Reading a mapped file beyond its end, because it has shrunk, raises SIGBUS. While a kernel that
+ * reads tables of rows runs, the handler of SIGBUS jumps back into the kernel, which then returns
+ * the address:
  *
  *	kernel ── SIGBUS ──> on_fault ── armed? ── siglongjmp ──> return address
  *	                                   └─ no ── the previous handler (Go's, which panics or exits)
  *
- * The kernels take no locks and own no memory, so a jump out of them is safe anywhere.
+ * The kernels take no locks and own no memory, so they may be left by a jump at any point.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -23,8 +24,8 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     if (armed) {
         armed = 0;
         address = (uintptr_t)info->si_addr;
-        /* a jump does not undo the mask of the handler; saving it in every sigsetjmp would cost a
-         * system call */
+        /* the jump does not restore the signal mask from before the handler; saving the mask in
+         * every sigsetjmp would cost a system call */
         pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
         siglongjmp(landing, 1);
     }
@@ -33,13 +34,13 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
         previous.sa_handler(number);
     } else {
-        signal(number, SIG_DFL); /* the access is repeated and ends the process */
+        signal(number, SIG_DFL); /* the access is then repeated and ends the process */
     }
 }
 
 int halognn_catch_faults(void) {
-    /* on the thread's own signal stack and with all signals blocked, as the handler of Go that it
-     * may call expects */
+    /* the handler runs on the thread's own signal stack and with all signals blocked, because Go's
+     * handler, which it may call, expects this */
     struct sigaction action = {.sa_sigaction = on_fault,
                                .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     sigfillset(&action.sa_mask);

@@ -1,8 +1,8 @@
-/* Copies of scattered rows: a row a few places ahead is prefetched while one is copied. */
+/* Copies scattered rows. While a row is copied, a row a few places ahead is prefetched. */
 #include "rounding.h"
 #include "simd.h"
 
-/* convert copies a row whose elements are converted or scaled. */
+/* convert copies a row and converts or scales its elements. */
 ALWAYS_INLINE void convert(halognn_result dst, element is, const void *row, int64_t cols,
                            const float *scale) {
     float *const wide = dst.at;

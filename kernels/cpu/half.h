@@ -1,4 +1,4 @@
-/* Elements of rows: float16 (IEEE binary16), integers, or float32. */
+/* The elements of feature rows: float16 (IEEE binary16), bfloat16, integers, or float32. */
 #ifndef HALOGNN_HALF_H
 #define HALOGNN_HALF_H
 
@@ -9,7 +9,7 @@
 
 typedef enum { FLOAT, HALF, BYTE, SHORT, BF16 } element;
 
-/* What the elements of a row are. */
+/* Returns the element type of the row that ref refers to. */
 static inline element element_of(const halognn_elements *as, uint64_t ref) {
     if (as->bytes == 4)
         return FLOAT;
@@ -18,12 +18,13 @@ static inline element element_of(const halognn_elements *as, uint64_t ref) {
     return as->bytes == 1 ? BYTE : as->bf16 ? BF16 : HALF;
 }
 
-/* To float32, exact for every value. */
+/* Converts a float16 to float32, which is exact for every value. */
 static inline float halognn_half(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = h & 0x7fff;
     uint32_t bits;
     float f;
-    if (magnitude >= 0x7c00) { /* infinity, NaN (made quiet, as the instructions do) */
+    /* Infinity or NaN; NaN becomes quiet, as with the processor's instruction. */
+    if (magnitude >= 0x7c00) {
         bits = sign | 0x7f800000 | magnitude << 13 | (magnitude > 0x7c00 ? 0x400000 : 0);
     } else if (magnitude >= 0x0400) { /* normal: the exponent's bias grows from 15 to 127 */
         bits = sign | ((magnitude << 13) + ((uint32_t)(127 - 15) << 23));
@@ -36,7 +37,7 @@ static inline float halognn_half(uint16_t h) {
     return f;
 }
 
-/* The number that a bfloat16 is. */
+/* Converts a bfloat16 to float32. */
 static inline float halognn_widened(uint16_t h) {
     const uint32_t bits = (uint32_t)h << 16;
     float f;
@@ -44,7 +45,8 @@ static inline float halognn_widened(uint16_t h) {
     return f;
 }
 
-/* Element j of a row. A row that lies among narrower ones may begin at any multiple of these. */
+/* Returns element j of a row. A row of wider elements in a table of narrower ones may begin at any
+ * multiple of the narrower element's size. */
 static inline float halognn_element(element is, const void *row, int64_t j) {
     float x;
     int16_t i;

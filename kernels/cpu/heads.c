@@ -1,6 +1,6 @@
 /*
- * Makes one row from the heads of a row: their mean, or the largest of each column. The columns of
- * a row lie head by head. Jumping knowledge passes layers as heads.
+ * Combines the heads of each row into one: their mean, or the maximum of each column. The columns
+ * of a row lie head by head. Jumping knowledge uses these kernels with layers as heads.
  */
 #include "simd.h"
 
@@ -24,8 +24,8 @@ void LEVEL(head_mean_backward)(float *dx, int64_t rows, int64_t heads, int64_t w
         }
 }
 
-/* largest_head returns which head of a row has the largest number of column j: the first of equal
- * ones, or the first NaN. */
+/* largest_head returns where the largest number of column j is among the heads of a row. Of equal
+ * numbers it takes the first, and a NaN counts as the largest. */
 ALWAYS_INLINE int64_t largest_head(const float *x, int64_t heads, int64_t width, int64_t j) {
     int64_t at = j;
     for (int64_t i = j + width; i < heads * width; i += width)

@@ -1,10 +1,10 @@
-/* The functions of all levels. NAME_ref is the level scalar, written to be read: processors without
- * AVX2 run it, and the tests in cpu/test hold the other levels to it. The reference of all devices
- * is in Go, compute/ref. */
+/* Declares the kernels of all SIMD levels. NAME_ref is the kernel of level scalar, plain code that
+ * is easy to read. Processors without AVX2 run it, and the tests in cpu/test compare the other
+ * levels with it. The reference for all devices is in Go, in compute/ref. */
 #ifndef HALOGNN_KERNELS_H
 #define HALOGNN_KERNELS_H
 
-#ifdef __clang__ /* no fused multiply-adds; GCC makes none under -std=c11 */
+#ifdef __clang__ /* forbids fused multiply-adds; with -std=c11 GCC makes none */
 #pragma STDC FP_CONTRACT OFF
 #endif
 
@@ -21,7 +21,8 @@
     void name##_avx512bf16 params;
 #include "halognn_kernels.def"
 
-/* The row that an index of segment_rows refers to: an index that begins a group is inverted. */
+/* Returns the row to which an index of segment_rows refers. An index i that begins a group is given
+ * as ~i. */
 static inline int32_t source_of(int32_t index) { return index < 0 ? ~index : index; }
 
 /* The reference to row i of a list of references that, if of is NULL, has the rows of the first

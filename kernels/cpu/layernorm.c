@@ -1,7 +1,7 @@
 /*
- * LayerNorm by rows. Sums along a row are made in WAYS interleaved partial sums (column j goes to
- * sum j mod WAYS), added as a fixed tree: as many as a 512-bit vector has lanes, at every level, so
- * that AVX2 and AVX-512 round alike.
+ * LayerNorm by rows. A sum along a row is computed as WAYS interleaved partial sums (column j is
+ * added to sum j mod WAYS), which are then added in the order of a fixed tree. WAYS is the number
+ * of lanes of a 512-bit vector at every level, so that AVX2 and AVX-512 round alike.
  */
 #include <math.h>
 
@@ -64,7 +64,7 @@ void LEVEL(layer_norm)(float *y, int64_t rows, int64_t cols, const float *x, con
     }
 }
 
-/* sums returns sum(g) and sum(g*n), g = dy*gamma, n = (x-mean)*rstd. */
+/* sums computes sum(g) and sum(g*n) of a row, where g = dy*gamma and n = (x-mean)*rstd. */
 ALWAYS_INLINE void sums(const float *dy, const float *x, const float *gamma, int64_t cols,
                         float mean, float rstd, float *sum_g, float *sum_gn) {
     ways a = {0}, b = {0};

@@ -4,8 +4,9 @@
 #include "halognn_cpu.h"
 
 /*
- * With m the largest logit and e_j = exp(z_j - m) <= 1 nothing overflows. The label's gradient,
- * p - 1, is computed as minus the share of the others, which loses nothing when p is close to 1.
+ * Let m be the largest logit. It uses e_j = exp(z_j - m) <= 1, so nothing overflows. The gradient
+ * of the label's logit is p - 1. It is computed as minus the sum of the other probabilities, which
+ * stays precise if p is close to 1.
  */
 static double softmax_row(float *dlogits, int64_t cols, const float *z, int32_t label, double scale,
                           int *correct) {
@@ -43,8 +44,8 @@ double halognn_softmax_ce(float *dlogits, int64_t rows, int64_t cols, const floa
     return loss;
 }
 
-/* loss = max(z,0) - z*t + log(1 + exp(-|z|)); its derivative is sigmoid(z) - t; exp(-|z|) <= 1
- * never overflows. */
+/* loss = max(z,0) - z*t + log(1 + exp(-|z|)). Its derivative is sigmoid(z) - t. exp(-|z|) <= 1, so
+ * nothing overflows. */
 double halognn_sigmoid_bce(float *dlogits, int64_t n, const float *logits, const uint8_t *targets,
                            float scale, int64_t counts[3]) {
     double loss = 0;
@@ -53,7 +54,8 @@ double halognn_sigmoid_bce(float *dlogits, int64_t n, const float *logits, const
         const double z = logits[i], e = exp(-fabs(z));
         const int t = targets[i], positive = z > 0;
         loss += (z > 0 ? z : z < 0 ? 0 : z) - z * t + log1p(e);
-        if (dlogits != NULL) /* both forms of sigmoid(z) - t subtract nothing that is close */
+        /* For either t, sigmoid(z) - t is computed without subtracting nearly equal numbers. */
+        if (dlogits != NULL)
             dlogits[i] = (float)((t ? -(positive ? e : 1) : positive ? 1 : e) / (1 + e) * scale);
         counts[0] += positive && t;
         counts[1] += positive && !t;

@@ -1,4 +1,5 @@
-/* Optimiser updates: one pass over parameters, gradient and state. The arrays are distinct. */
+/* Optimiser updates, in one pass over parameters, gradient and state. These arrays must not
+ * overlap. */
 #include <math.h>
 
 #include "simd.h"
@@ -23,10 +24,12 @@ void LEVEL(sgd)(float *restrict p, float *restrict buf, int64_t n, const float *
     }
 }
 
-/* Columns of a row that are worked on at a time: what they need stays in registers or near. */
+/* Number of columns of a row that are worked on at a time. Their sums stay in registers or in the
+ * first-level cache. */
 enum { STRIP = 64 };
 
-/* sum [n] = the sum of the rows from[e] of grads, e < count; column 0 is the first of n. */
+/* sum [n] = the sum of the rows from[e] of grads over e < count. It sums n columns, of which column
+ * 0 of grads is the first. */
 ALWAYS_INLINE void add_gradients(float *restrict sum, int64_t n, int64_t cols,
                                  const int32_t *from, int64_t count, const float *grads) {
     const float *g = grads + from[0] * cols;

@@ -22,7 +22,7 @@ void sgd_ref(float *p, float *buf, int64_t n, const float *g, float l2, float mo
     }
 }
 
-/* The gradient of column c. */
+/* Returns the sum of column c over a row's gradients. */
 static float gradient(const int32_t *from, const int32_t *end, const float *grads, int64_t cols,
                       int64_t c) {
     float sum = grads[*from * cols + c];

@@ -1,7 +1,8 @@
 /*
- * Measures the processor's peak rate of multiply-adds: every block of a loop has enough independent
- * multiply-adds to keep all units busy (their latency times the number of units), all on registers.
- * It is in assembly, because a compiler may keep accumulators in memory or remove unused results.
+ * Measures the processor's peak rate of multiply-adds. Every round of a loop has enough independent
+ * multiply-adds, all on registers, to keep all units busy: at least latency times number of units.
+ * The loops are in assembly, because a compiler may keep accumulators in memory or remove unused
+ * results.
  */
 #include <stddef.h>
 #include <string.h>
@@ -15,11 +16,13 @@
 
 #define TWELVE(ONE) \
     ONE(0) ONE(1) ONE(2) ONE(3) ONE(4) ONE(5) ONE(6) ONE(7) ONE(8) ONE(9) ONE(10) ONE(11)
-/* UPPER is TWELVE for the registers that only AVX-512 has. */
+/* UPPER repeats ONE for the registers that only AVX-512 has, as TWELVE does for the first
+ * twelve. */
 #define UPPER(ONE) \
     ONE(16) ONE(17) ONE(18) ONE(19) ONE(20) ONE(21) ONE(22) ONE(23) ONE(24) ONE(25) ONE(26) ONE(27)
-/* Rounds of STEPS, each on its own accumulator; the last arguments name further registers. The
- * factors are 1/2 and 1, so that accumulators stay normal numbers: a = a/2 + 1, or a = a + 1/2. */
+/* Repeats STEPS, each on its own accumulator, for the given number of rounds. The last arguments
+ * name further registers that are used. The factors are 1/2 and 1, so that accumulators stay normal
+ * numbers: a = a/2 + 1, or a = a + 1/2. */
 #define LOOP(rounds, SPREAD, ZEROES, STEPS, ...)                                                 \
     __asm__ volatile(SPREAD(12, %1) SPREAD(13, %2) ZEROES "1:\n\t" STEPS                         \
                      "dec %0\n\tjnz 1b\n\tvzeroupper"                                            \
@@ -41,13 +44,15 @@
 
 static void fma256(int64_t rounds) { LOOP(rounds, SPREAD256, TWELVE(ZERO), TWELVE(FMA256), ); }
 static void fma512(int64_t rounds) { LOOP(rounds, SPREAD512, TWELVE(ZERO), TWELVE(FMA512), ); }
-/* This instruction takes longer than a multiply-add: twelve of it do not keep the units busy. */
+/* This instruction takes longer than a multiply-add, so twelve independent ones would not keep the
+ * units busy. */
 __attribute__((target("avx512f"))) static void dot512(int64_t rounds) {
     LOOP(rounds, SPREAD512, TWELVE(ZERO) UPPER(ZERO512), TWELVE(DOT512) UPPER(DOT512),
          UPPER_NAMES);
 }
 
-/* Tiles of 16 rows of 64 bytes: four accumulators, two tiles of each operand. */
+/* Products of AMX tiles of 16 rows of 64 bytes, with four accumulators and two tiles for each
+ * factor. */
 static void tiles(int64_t rounds) {
     struct {
         uint8_t palette, start, reserved[14];
@@ -78,7 +83,7 @@ static int has_fma512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
 }
 static int has_dot512(void) { return halognn_products_open(0) != NULL; }
-/* The operating system saves tiles only for a process that has requested it:
+/* A process may use tiles only after it has asked the operating system to save them:
  * arch_prctl(ARCH_REQ_XCOMP_PERM). */
 static int has_tiles(void) {
     unsigned a, b, c, d;
@@ -90,7 +95,7 @@ static const struct {
     halognn_peak name;
     int (*has)(void);
     void (*run)(int64_t rounds);
-    int64_t flops; /* operations of a round */
+    int64_t flops; /* number of operations in a round */
 } peaks[] = {
     {{"AVX2", "float32"}, has_fma256, fma256, 12 * 2 * 8},
     {{"AVX-512", "float32"}, has_fma512, fma512, 12 * 2 * 16},

@@ -1,8 +1,9 @@
 /*
- * Matrix products of bfloat16 factors by AVX512-BF16, whose instruction multiplies pairs: lane j of
- * a sum grows by a[2p] b[2p,j] + a[2p+1] b[2p+1,j]. So a factor lies as pairs of rows, in panels of
- * columns, and a block of 6 rows by 64 columns of the product stays in 24 registers while both
- * factors are read once, in order. An element is a sum over pairs in order, whatever its block.
+ * Matrix products of bfloat16 factors by AVX512-BF16. Its instruction multiplies pairs: it adds
+ * a[2p] b[2p,j] + a[2p+1] b[2p+1,j] to lane j of a sum. So the factor b is stored as pairs of rows,
+ * in panels of columns. A block of 6 rows by 64 columns of the product stays in 24 registers, while
+ * both factors are read once, in order. Every element is a sum over pairs in the same order, so it
+ * does not depend on its block.
  *
  *   a [m,k] rows, or aᵀ as pairs  ─┐
  *                                  ├─> blocks of 6 x 64 sums ──> c [m,n]
@@ -19,14 +20,16 @@ enum {
     COLUMNS = HALOGNN_COLUMN_PANEL,
     VECTORS = COLUMNS / LANES,
     PASS = HALOGNN_PAIRS_OF_PASS,
-    AHEAD_ROWS = 8, /* prefetched: pairs of rows are two streams, which few processors foresee */
+    /* Number of rows that are prefetched: reading two rows at a time is a pattern that few
+     * processors predict. */
+    AHEAD_ROWS = 8,
 };
 
 static __mmask16 first_lanes(int64_t n) {
     return n >= LANES ? 0xffff : (__mmask16)((1u << (n > 0 ? n : 0)) - 1);
 }
 
-/* The upper half of each lane is a bfloat16, rounded as halognn_bf16 rounds; the lower half is
+/* Returns lanes whose upper half is a bfloat16, rounded as halognn_bf16 rounds. The lower half is
  * not cleared. */
 PRODUCTS_INLINE __m512i rounded_lanes(vec v) {
     const __m512i x = (__m512i)v, one = _mm512_set1_epi32(1);
@@ -41,8 +44,8 @@ PRODUCTS_INLINE __m512i pairs_of_floats(vec even, vec odd) {
                                    rounded_lanes(odd));
 }
 
-/* n lanes of a row: all of them, or the first. A masked access costs many cycles, so only the last
- * of a row is masked. */
+/* Loads n numbers of a row: a whole vector if n >= LANES, otherwise the first n lanes. A masked
+ * load costs many cycles, so only the last load of a row is masked. */
 PRODUCTS_INLINE vec float_lanes(const float *x, int64_t n) {
     return n >= LANES ? load(x) : (vec)_mm512_maskz_loadu_ps(first_lanes(n), x);
 }
@@ -51,16 +54,18 @@ PRODUCTS_INLINE __m512i half_lanes(const uint16_t *x, int64_t n) {
                                             : _mm256_maskz_loadu_epi16(first_lanes(n), x));
 }
 
-/* The pairs of n lanes of two rows; odd is NULL beyond the last row. */
+/* Returns n pairs of elements from two rows. odd is NULL if `even` is the last row of the
+ * factor. */
 PRODUCTS_INLINE __m512i pairs_at(int bf16, const void *even, const void *odd, int64_t n) {
-    if (bf16) { /* rounded already */
+    if (bf16) { /* already bfloat16 */
         const __m512i upper = odd == NULL ? _mm512_setzero_si512() : half_lanes(odd, n);
         return _mm512_or_si512(half_lanes(even, n), _mm512_slli_epi32(upper, 16));
     }
     return pairs_of_floats(float_lanes(even, n), odd == NULL ? (vec){0} : float_lanes(odd, n));
 }
 
-/* Rows are read once, in order, as memory is read fastest: the panels are in the cache. */
+/* Turns rows into pairs. The rows are read once, in order, which is fastest. The panels are written
+ * to the cache. */
 PRODUCTS_INLINE void pair(uint32_t *to, int64_t panel, int64_t rows, int64_t cols, int bf16,
                           const char *x, int64_t stride) {
     const int64_t apart = (rows + 1) / 2 * panel, size = bf16 ? 2 : 4, row = stride * size;
@@ -90,8 +95,8 @@ PRODUCTS void pair_rows_avx512bf16(uint32_t *to, int64_t panel, int64_t rows, in
         pair(to, panel, rows, cols, 0, x.at, stride);
 }
 
-/* Where pair p of row i of the left factor lies: at + i row + p pair bytes. If half, the first half
- * of one more pair follows. */
+/* How the left factor is stored: pair p of row i begins at byte at + i*row + p*pair. If half is
+ * set, the first half of one more pair follows. */
 typedef struct {
     const char *at;
     int64_t row, pair, pairs;
@@ -105,7 +110,8 @@ typedef struct {
     int add;
 } sums_to;
 
-/* One block of the product: rows and vectors are constants where this is inlined. */
+/* Computes one block of the product. Where this function is inlined, rows and vectors are
+ * constants. */
 PRODUCTS_INLINE void block(int rows, int vectors, sums_to c, left_factor a, const uint32_t *b) {
     __m512 sum[ROWS][VECTORS];
     UNROLL for (int i = 0; i < rows; i++)
@@ -141,8 +147,9 @@ PRODUCTS_INLINE void block(int rows, int vectors, sums_to c, left_factor a, cons
         }
 }
 
-/* The blocks of a panel of b that is the given number of vectors wide. The first panel finds the
- * rows of a in memory: they are fetched while the block before them is multiplied. */
+/* Computes all blocks for one panel of b, which is the given number of vectors wide. For the first
+ * panel the rows of a are not in the cache yet, so they are prefetched while the block before them
+ * is multiplied. */
 PRODUCTS_INLINE void blocks(int vectors, sums_to c, int64_t m, left_factor a, int64_t next,
                             const uint32_t *b, int first) {
     for (; m >= ROWS; m -= ROWS, a.at += next, c.at += ROWS * c.stride) {
@@ -160,8 +167,8 @@ PRODUCTS_INLINE void blocks(int vectors, sums_to c, int64_t m, left_factor a, in
     }
 }
 
-/* The product of a, whose blocks of rows lie next bytes apart, and all panels of b, each of which
- * has b_pairs rows of pairs. */
+/* Computes the product of a and all panels of b. The blocks of rows of a lie `next` bytes apart.
+ * Each panel of b has b_pairs rows of pairs. */
 PRODUCTS_INLINE void product(sums_to c, int64_t m, int64_t n, left_factor a, int64_t next,
                              const uint32_t *b, int64_t b_pairs) {
     for (int first = 1; n > 0;
@@ -177,7 +184,7 @@ PRODUCTS_INLINE void product(sums_to c, int64_t m, int64_t n, left_factor a, int
     }
 }
 
-/* The product in passes over the rows of b. */
+/* Computes the product in several passes, each over some of the rows of b. */
 PRODUCTS_INLINE void passes(sums_to c, int64_t m, int64_t n, left_factor a, const uint32_t *b) {
     const int64_t half = a.half, b_pairs = a.pairs + half;
     for (int64_t rest = b_pairs;; rest -= PASS) {

@@ -1,7 +1,7 @@
 #include "kernels.h"
 #include "rounding.h"
 
-/* Element j of row r of a matrix, or 0 beyond it. */
+/* Returns element j of row r of a matrix as a bfloat16, or 0 if the matrix has no such element. */
 static uint32_t half_of(halognn_matrix x, int64_t stride, int64_t rows, int64_t cols, int64_t r,
                         int64_t j) {
     if (r >= rows || j >= cols)
@@ -19,8 +19,8 @@ void pair_rows_ref(uint32_t *to, int64_t panel, int64_t rows, int64_t cols, halo
                         half_of(x, stride, rows, cols, r + 1, j) << 16;
 }
 
-/* Sets c, element j of a row, or adds to it; pairs of the row of a lie apart. The product of two
- * bfloat16 is exact. */
+/* Sets c, element j of a row of the product, or adds to it. In the row of a, a pair lies `apart`
+ * words after the pair before it. The product of two bfloat16 is exact in float32. */
 static void sum_pairs(float *c, int add, const uint32_t *a, int64_t apart, int64_t pairs,
                       const uint32_t *b, int64_t j) {
     b += j / HALOGNN_COLUMN_PANEL * pairs * HALOGNN_COLUMN_PANEL + j % HALOGNN_COLUMN_PANEL;

@@ -1,5 +1,5 @@
-/* ReLU and keyed dropout in one pass; the bits are computed where they are used, no mask is
- * stored. */
+/* ReLU and keyed dropout in one pass. The dropout bits are computed where they are used, so no mask
+ * is stored. */
 #include "dropout.h"
 #include "rounding.h"
 #include "simd.h"

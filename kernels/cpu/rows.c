@@ -1,4 +1,4 @@
-/* Bias, column sums and sums of vectors: one pass over memory each. */
+/* Bias, sums of columns and sums of vectors. Each takes one pass over memory. */
 #include "rounding.h"
 #include "simd.h"
 
@@ -34,7 +34,7 @@ void LEVEL(copy_columns)(float *y, int64_t rows, int64_t cols, int64_t y_cols, h
     }
 }
 
-/* A block of sums, which are stored as they are or rounded, stays in the first cache. */
+/* A block of sums stays in the first-level cache until it is stored, either as it is or rounded. */
 #define ADD_SCALED(Z, X) \
     INDEPENDENT for (int64_t i = 0; i < n; i++) to[i] = Z(z, at + i) + s * X(x, at + i);
 
@@ -60,7 +60,7 @@ void LEVEL(add_scaled)(halognn_result y, int64_t all, halognn_matrix z, halognn_
     }
 }
 
-// A block's lines of both matrices stay in the first cache.
+// For each block, the cache lines of both matrices stay in the first-level cache.
 void LEVEL(transpose)(float *y, int64_t rows, int64_t cols, const float *x, int64_t x_cols) {
     enum { block = 16 };
     for (int64_t j = 0; j < cols; j += block) {

@@ -18,10 +18,12 @@ void segment_mean_ref(halognn_result out, int64_t segments, int64_t cols, const 
     }
 }
 
-/* larger reports whether x takes the place of the maximum so far. */
+/* larger reports whether x is the new maximum. A NaN is larger than any number, and is never
+ * replaced. */
 static int larger(float x, float most) { return most == most && !(x <= most); }
 
-/* The rows of a group are added to each other first, and then to the groups before. */
+/* The rows of a group are added up first, and then their sum is added to the sum of the groups
+ * before. */
 void segment_rows_ref(halognn_result out, int64_t segments, int64_t cols, const int64_t *indptr,
                       const int32_t *indices, int how, const int32_t *counts, const float *weights,
                       halognn_elements as, const halognn_table *tables, const uint64_t *of) {

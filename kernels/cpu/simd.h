@@ -1,8 +1,8 @@
 /*
- * Shared by the vector sources, which are compiled once per level: with LANES 8, avx2, and with
- * LANES 16, avx512. A function is compiled for the instructions of its level, whatever the flags
- * are. GCC's vector types do the arithmetic; there are no fused multiply-adds, so that every level
- * rounds alike.
+ * Used by all sources with vector code. These are compiled once for each SIMD level: with LANES 8
+ * for avx2, and with LANES 16 for avx512. Every function is compiled for the instructions of its
+ * level, whatever the compiler flags are. The arithmetic uses GCC's vector types, without fused
+ * multiply-adds, so that every level rounds alike.
  */
 #ifndef HALOGNN_SIMD_H
 #define HALOGNN_SIMD_H
@@ -27,14 +27,16 @@
 #define LEVEL(name) TARGET name##_avx2
 #define MAX_ACCUMULATORS 8 /* half of the 16 registers */
 #endif
-#ifdef HALOGNN_SHORT_STRIPS /* a build whose speed does not matter: a fifth of the code */
+/* For builds whose speed does not matter: it makes a fifth of the code. */
+#ifdef HALOGNN_SHORT_STRIPS
 #undef MAX_ACCUMULATORS
 #define MAX_ACCUMULATORS 4
 #endif
 
 #define ALWAYS_INLINE TARGET static inline __attribute__((always_inline))
-/* UNROLL keeps arrays of vectors in registers. INDEPENDENT says that iteration j touches only index
- * j of the arrays, so that an output may be an input. */
+/* UNROLL unrolls a loop, so that its arrays of vectors stay in registers. INDEPENDENT says that
+ * iteration j uses only index j of the arrays. The compiler may then vectorise a loop in which an
+ * output array is also an input. */
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
@@ -44,7 +46,7 @@
 #endif
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
-/* Aligned to 1 byte: a float32 row may lie among int8 rows. */
+/* The alignment is 1 byte, because a float32 row may lie between int8 rows. */
 typedef float unaligned_vec __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 
 ALWAYS_INLINE vec load(const float *p) { return *(const unaligned_vec *)p; }
@@ -85,7 +87,8 @@ ALWAYS_INLINE vec load_bf16(const uint16_t *p) {
     return (vec)(x << 16);
 }
 
-/* As halognn_bf16 rounds. The instruction of AVX512-BF16 would flush small numbers to zero. */
+/* Rounds v to bfloat16 as halognn_bf16 does, and stores it. The instruction of AVX512-BF16 would
+ * turn subnormal numbers into zero. */
 ALWAYS_INLINE void store_bf16(uint16_t *p, vec v) {
     const uvec x = (uvec)v, number = (uvec)(v == v);
     const uvec r = ((number & (x + 0x7fff + (x >> 16 & 1))) | (~number & (x | 0x400000))) >> 16;
@@ -97,7 +100,7 @@ ALWAYS_INLINE void store_bf16(uint16_t *p, vec v) {
 #endif
 }
 
-/* Twice as many int16 as a vector has lanes. */
+/* A vector of int16, twice as many as a vec has lanes. */
 typedef int16_t shorts __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
 
 ALWAYS_INLINE shorts load_bytes(const int8_t *p) {
@@ -108,9 +111,9 @@ ALWAYS_INLINE shorts load_bytes(const int8_t *p) {
 #endif
 }
 
-/* Scattered rows cost a memory latency each unless several reads overlap. Prefetching this many
- * bytes ahead keeps the line-fill buffers of a core busy without evicting rows from L1 before they
- * are read. */
+/* Each scattered row costs a memory latency unless several reads overlap. Prefetching AHEAD_BYTES
+ * bytes ahead keeps the core busy with reads, and rows are not evicted from the first-level cache
+ * before they are used. */
 #define AHEAD_BYTES 4096
 #define CACHE_LINE 64
 

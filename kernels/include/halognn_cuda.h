@@ -11,21 +11,21 @@
  *   HALOGNN_COMM      slices to and from other devices, and their sums
  *   HALOGNN_DRAW      minibatches being drawn
  *
- * Every call returns 0 or a code that halognn_cuda_error names; an error of a kernel appears at the
- * next call that waits. Several threads may use a context (every call makes its device current on
- * the calling thread), but only one at a time may call the kernels of a stream. Only
- * halognn_cuda_alloc allocates device memory: the caller passes memory for partial sums (scratch).
- * From the start a context has cuBLAS's workspace, and counters by which the threads of a kernel
- * find out which is the last.
+ * Every call returns 0 or an error code, whose text halognn_cuda_error returns. An error of a
+ * kernel is returned by the next call that waits. Several threads may use a context (every call
+ * makes its device current on the calling thread), but only one at a time may call the kernels of a
+ * stream. Only halognn_cuda_alloc allocates device memory. For partial sums the caller passes
+ * memory, called scratch. Opening a context allocates cuBLAS's workspace, and counters by which the
+ * threads of a kernel find out which of them finishes last.
  *
  * Matrices are row-major without padding, of float32 unless they are a halognn_cuda_matrix. All
  * pointers of kernels are to device memory unless the name begins with host_. Sums over edges are
- * made in edge order, sums over rows in chunks of HALOGNN_CHUNK_ROWS rows that are added in chunk
- * order, and nothing is fused (no multiply-add). Matrix products, layer_norm, attention and the
- * losses sum in another fixed order; all other kernels give the bits of the plain reference. Every
- * kernel gives the same bits in every run on one kind of device.
+ * computed in edge order. Sums over rows are computed in chunks of HALOGNN_CHUNK_ROWS rows, which
+ * are added in order. There are no fused multiply-adds. Matrix products, layer_norm, attention and
+ * the losses sum in another fixed order. All other kernels give the same bits as the plain
+ * reference. Every kernel gives the same bits in every run on one kind of device.
  *
- * halognn_cuda.def declares the functions, halognn_kernels.def the kernels among them.
+ * halognn_cuda.def declares the functions, and halognn_kernels.def those of them that are kernels.
  */
 #ifndef HALOGNN_CUDA_H
 #define HALOGNN_CUDA_H
@@ -48,16 +48,17 @@ typedef struct {
     unsigned char uuid[16];         /* unique to the device */
 } halognn_cuda_properties;
 
-/* A matrix of float32 or, if bf16, of bfloat16; absent if of is NULL. Numbers stored in bfloat16
- * are rounded to nearest, ties to even. */
+/* A matrix of float32 or, if bf16 is set, of bfloat16. If the pointer `of` is NULL, the matrix is
+ * absent. Numbers stored in bfloat16 are rounded to nearest, ties to even. */
 typedef struct {
     void *of;
     int bf16;
 } halognn_cuda_matrix;
 
-/* Scattered feature rows: row i is row of[i] & mask of tables[of[i] >> HALOGNN_ROW_BITS], at
- * most HALOGNN_TABLES. Elements are float32 if bytes is 4, float16 if 2, int8 if 1. For int8,
- * column c of a result is multiplied by scale[c], in device memory, unless scale is NULL. */
+/* Scattered feature rows in up to HALOGNN_TABLES tables. The upper bits of of[i], from
+ * HALOGNN_ROW_BITS on, are the table of row i, and the lower bits are its row in this table.
+ * Elements are float32 if bytes is 4, float16 if 2, int8 if 1. For int8, column c of a result is
+ * multiplied by scale[c], which lies in device memory, unless scale is NULL. */
 #define HALOGNN_TABLES 3
 #define HALOGNN_ROW_BITS 48
 typedef struct {
@@ -67,12 +68,13 @@ typedef struct {
     const float *scale;
 } halognn_cuda_rows;
 
-/* What follows a sum x: add is added, unless absent; HALOGNN_RELU makes it x < 0 ? 0 : x, so that
- * NaN stays NaN, and HALOGNN_ELU x > 0 ? x : exp(x) - 1; then elements whose bits are below
- * threshold become 0 and the others are multiplied by scale. The bits follow from (key,
- * vertices[r], column) as compute.DropoutRow.Bits defines; with threshold 0 nothing is dropped and
- * vertices are not read. Last, results are rounded to float32 without `dropped` low bits; 0: they
- * are not. All zero: nothing follows. */
+/* What a kernel does with a sum x before it stores it. First, add is added, unless it is absent.
+ * Then HALOGNN_RELU turns x into x < 0 ? 0 : x, so that NaN stays NaN, and HALOGNN_ELU into x > 0 ?
+ * x : exp(x) - 1. Then comes dropout: elements whose bits are below threshold become 0, and the
+ * others are multiplied by scale. The bits are computed from key, vertices[r] and the column as
+ * compute.DropoutRow.Bits defines. With threshold 0 nothing is dropped and vertices are not read.
+ * Last, the results are rounded to float32 without `dropped` low bits, unless that is 0. If all
+ * fields are zero, x is stored as it is. */
 typedef struct {
     halognn_cuda_matrix add; /* [rows,cols] */
     int activation;
@@ -85,18 +87,20 @@ typedef struct {
 
 #define HALOGNN_MEMORY_NAME 64 /* bytes of a name of shared device memory */
 
-/* The result of a loss: the sum over rows, unscaled, in chunks, and counts. */
+/* The result of a loss: the sum over rows, added in chunks and not multiplied by scale, and
+ * counts. */
 typedef struct {
     double loss;
     int64_t counts[3];
 } halognn_cuda_loss;
 
-/* What a loss writes for a host that does not wait for it: in head [4 + HALOGNN_EXTRAS] the loss
- * times scale, three counts (of softmax_ce right, wrong, wrong rows), and extras. If the loss is
- * not finite and places[0] and *skipped are 0, places[0] becomes 1, places[1 + 2*k] 1 + the first
- * row of suspect k with a number that is not finite, and places[2 + 2*k] 1 + its vertex if it is
- * one of the known first rows; both 0 if there is none. places [1 + 2*HALOGNN_SUSPECTS] are zero
- * before; *skipped is that of halognn_cuda_bound. */
+/* Where a loss writes its results if the host does not wait for them. head [4 + HALOGNN_EXTRAS]
+ * gets the loss times scale, three counts (for softmax_ce the numbers of right, wrong and wrong
+ * rows), and the extras. If the loss is not finite, and places[0] and *skipped are 0, then
+ * places[0] becomes 1. For each suspect k, places[1 + 2*k] becomes 1 + the first row with a number
+ * that is not finite, and places[2 + 2*k] becomes 1 + the vertex of this row if the row is one of
+ * the first `known` rows. Both are 0 if there is no such row or vertex. The caller sets places [1 +
+ * 2*HALOGNN_SUSPECTS] to zero before. *skipped is that of halognn_cuda_bound. */
 #define HALOGNN_SUSPECTS 24
 #define HALOGNN_EXTRAS 12
 typedef struct {
@@ -113,21 +117,22 @@ typedef struct {
     halognn_cuda_suspect of[HALOGNN_SUSPECTS];
 } halognn_cuda_queued_loss;
 
-/* An update is made if *loss is finite and at most limit, and *skipped is 0; otherwise *skipped
- * becomes 1. If loss is NULL, it is made. */
+/* When an optimiser's update is made: if *loss is finite and at most limit, and *skipped is 0.
+ * Otherwise the update is skipped and *skipped becomes 1. If loss is NULL, the update is always
+ * made. */
 typedef struct {
     const float *loss;
     float *skipped;
     double limit;
 } halognn_cuda_bound;
 
-/* A minibatch is drawn as sample.Reference draws one of kind neighbour or labor. All pointers are
- * to device memory. Local numbers are positions in the frontier. */
+/* A minibatch is drawn exactly as sample.Reference draws one of kind neighbour or labor. All
+ * pointers are to device memory. The local number of a vertex is its position in the frontier. */
 
-/* What all minibatches share. Rows of the topology are those of graph.CSC; part p has the
- * vertices [parts[p], parts[p+1]). where [vertices] refers to each vertex's feature row in a
- * halognn_cuda_rows. It is HALOGNN_ELSEWHERE for a row that lies in no complete table; if where
- * is NULL, all rows do. */
+/* The topology, which all minibatches use. It has the arrays of graph.CSC. Part p has the vertices
+ * [parts[p], parts[p+1]). where [vertices] refers to each vertex's feature row, as
+ * halognn_cuda_rows.of does. It is HALOGNN_ELSEWHERE for a row that is in no complete table. If
+ * where is NULL, this holds for all rows. */
 #define HALOGNN_ELSEWHERE UINT64_MAX
 typedef struct {
     const int64_t *indptr;   /* [vertices + 1] */
@@ -137,13 +142,13 @@ typedef struct {
     const int64_t *parts; /* [num_parts + 1] */
     int64_t vertices, edges;
     int num_parts;
-    uint32_t *map; /* [vertices] of drawings with greater tags, or filled */
+    uint32_t *map; /* [vertices] values of drawings with greater tags, or filled */
 } halognn_cuda_topology;
 
-/* What the host reads of a minibatch: the length of the frontier, of the seeds and after each hop;
- * edges drawn by each hop; vertices whose rows lie elsewhere; a sum over the edges
- * (sample.Minibatch.EdgesDigest); and whether seeds or topology broke a rule: then nothing else is
- * of use. */
+/* What the host reads of a drawn minibatch: the length of the frontier with only the seeds, and
+ * after each hop; the number of edges that each hop has drawn; the number of vertices whose rows
+ * lie elsewhere; a sum over the edges (sample.Minibatch.EdgesDigest); and whether the seeds or the
+ * topology are invalid, in which case nothing else may be used. */
 #define HALOGNN_HOPS 16
 typedef struct {
     int64_t vertices[HALOGNN_HOPS + 1], edges[HALOGNN_HOPS], missing;
@@ -151,18 +156,18 @@ typedef struct {
     int64_t fault;
 } halognn_cuda_drawn;
 
-/* The number of every vertex in a hop (cpu.Numbers, without a table). If lasts is 0, vertices have
- * none. */
+/* The random numbers of vertices in a hop, as halognn_numbers without a table. If lasts is 0,
+ * vertices have no numbers. */
 typedef struct {
     uint64_t now, next, phases, turn, lasts;
 } halognn_cuda_numbers;
 
-/* One hop: at most the given destinations, edges and sources. Arrays have room for all of them,
- * and for one more edge for each destination if the drawing has self edges. weights and the
- * transposed arrays may be NULL: then they are not made. */
+/* One hop. destinations, edges and sources are the largest numbers that it may have. The arrays
+ * have room for all of them, and for one more edge for each destination if the drawing has self
+ * edges. If weights or the transposed arrays are NULL, they are not computed. */
 typedef struct {
     uint64_t word;
-    halognn_cuda_numbers numbers; /* destinations draw by them, not by word */
+    halognn_cuda_numbers numbers; /* if given, destinations draw by these numbers, not by word */
     int fanout; /* 1 to HALOGNN_FANOUT */
     int64_t destinations, edges, sources;
     int64_t *indptr;     /* [destinations + 1] */
@@ -173,27 +178,29 @@ typedef struct {
     float *out_weights;
 } halognn_cuda_hop;
 
-/* A minibatch to be drawn. Its values in the map are below 1 << value_bits, and its tag is added
- * to them: no bound on sources plus edges of a hop exceeds that. Destinations have edges from
- * themselves if self, and edges have weights as weighting says. If grouped, the edges of the
- * last hop are in the order of their sources' parts (graph.Grouper), and then not transposed. */
+/* A minibatch to be drawn. In the map it uses values below 1 << value_bits, to which its tag is
+ * added, so for every hop the bounds of sources plus edges must be at most 1 << value_bits. If self
+ * is set, every destination gets an edge from itself. Edges have the weights that weighting says.
+ * If grouped is set, the edges of the last hop are in the order of their sources' parts
+ * (graph.Grouper), and the last hop is not transposed. */
 #define HALOGNN_FANOUT 64
 enum { HALOGNN_WEIGHTS_PLAIN, HALOGNN_WEIGHTS_MEAN, HALOGNN_WEIGHTS_SYMMETRIC };
 typedef struct {
     halognn_cuda_topology topology;
     uint32_t tag;
-    int fresh; /* the map is filled first, as tags have run out */
+    int fresh; /* whether the map is filled first, because no smaller tag is left */
     const int32_t *seeds;
     int64_t num_seeds;
     halognn_cuda_drawn *drawn;
     int32_t *frontier, *original; /* [sources of the last hop] */
-    uint64_t *refs;               /* likewise: of where */
-    /* vertices whose rows lie elsewhere, in the order of the frontier, and their local numbers;
-     * NULL: there are none */
+    uint64_t *refs;               /* [sources of the last hop] the entries of where */
+    /* Vertices whose rows lie elsewhere, in the order of the frontier, and their local numbers.
+     * NULL if there are none. */
     int32_t *missing, *missing_at;
     int self, weighting, grouped, hops;
-    halognn_cuda_hop hop[HALOGNN_HOPS]; /* the hop of the seeds first */
-    /* halognn_cuda_draw_scratch bytes, the first HALOGNN_DRAW_COUNTERS of them zero */
+    halognn_cuda_hop hop[HALOGNN_HOPS]; /* hop[0] is the hop of the seeds */
+    /* Memory of halognn_cuda_draw_scratch bytes, of which the first HALOGNN_DRAW_COUNTERS are
+     * zero. */
     void *scratch;
 } halognn_cuda_drawing;
 #define HALOGNN_DRAW_COUNTERS 256
@@ -215,8 +222,9 @@ extern "C" {
 #endif
 #pragma GCC visibility pop
 
-/* A library and a program fit together if this is the same for both: a hash of all functions. */
-#define HALOGNN_CUDA_TYPES 11 /* grows with every change of a type or constant above */
+/* Returns a hash of all functions and types. A library and a program fit together if it is the same
+ * for both. */
+#define HALOGNN_CUDA_TYPES 11 /* must be increased with every change of a type or constant above */
 static inline int halognn_cuda_interface(void) {
     static const char text[] = ""
 #define FUNCTION(type, name, params, args) #type #name #params

@@ -44,7 +44,7 @@ func CreateShared(path string, i, n int, dtype string, shape ...int) (*Shared, e
 		switch {
 		case i == n:
 			up = s.info.Bytes
-		// Only the first range may be shorter: it always exists, because it has the header.
+		// The first range has the header, so it is never empty.
 		case i > 0:
 			up = max(up, rangeUnit)
 		}
