@@ -12,36 +12,38 @@ var ErrMemory = errors.New("the device has too little memory")
 //	StagingBuffer.Send ───> minibatch i+1,             StagingBuffer.Open ─> kernels read them
 //	(pinned memory)         beside training            ready(layer) ─ StartDownload ─> pinned memory
 //
-// A kernel that is given host arrays (segments, vertices, labels) finds them on the device: the
-// open StagingBuffer must have sent them. Where none is open, or with Inputs.MadeInStep, it copies
-// them at once, and waits for the copy.
+// A kernel may be given host arrays (segments, vertices, labels). It then reads the copies of these
+// arrays that the open StagingBuffer has sent to the device. If no StagingBuffer is open, or with
+// Inputs.MadeInStep, the kernel copies the arrays itself and waits for the copy.
 type Accelerator interface {
 	Device
 
-	// Resident copies rows of tables, as stored, to device memory, so that no StagingBuffer sends
-	// them: count[t] rows of tables[t]: its first rows or, if hot[t] is not nil, the first rows
-	// listed there. A row has rowBytes bytes. hot may be nil.
+	// Resident copies rows of tables, as they are stored, to device memory, so that StagingBuffers
+	// need not send them. It copies count[t] rows of tables[t]. These are the table's first rows
+	// or, if hot[t] is not nil, the first rows that hot[t] lists. A row has rowBytes bytes. hot may
+	// be nil.
 	Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error
-	// MapRows lets the device read the other rows of those tables in place, in host memory, so that
-	// a StagingBuffer sends only their addresses. Unless always is set, a StagingBuffer still sends
-	// results that the host computes from the rows where these have fewer bytes. It pins pages of
-	// at most limit bytes. A table whose pages cannot be pinned is copied to memory that can be. It
-	// returns the bytes of the mapped tables, and the reason if some are not mapped. UnmapRows
-	// unmaps them; call it before the tables are freed.
+	// MapRows lets the device read the other rows of the tables passed to Resident in place, in
+	// host memory. A StagingBuffer then sends only the rows' addresses. Unless always is set, a
+	// StagingBuffer still sends results that the host computes from the rows if the results have
+	// fewer bytes. MapRows pins pages of at most limit bytes. If the pages of a table cannot be
+	// pinned, it copies the table to memory that can be pinned. It returns the bytes of the mapped
+	// tables, and the reason if some tables are not mapped. UnmapRows unmaps them. Call it before
+	// the tables are freed.
 	MapRows(limit int, always bool) (bytes int, prevented error)
 	UnmapRows() error
-	// RowRates uploads the rows of minibatches twice, once copied by the host and once read by the
-	// device, and returns the bytes per second of both.
+	// RowRates uploads the rows of minibatches twice: once the host copies them, and once the
+	// device reads them in host memory. It returns the bytes per second of both ways.
 	RowRates(minibatches []Rows) (copied, mapped float64, err error)
 
-	// HoldRows copies rows of a cache to device memory: rows [first, ...) of a table of Rows that
-	// is not among those of Resident. Kernels read them there, and StagingBuffers of resident rows
-	// send only references to them. It returns the name by which the devices of other ranks of the
-	// node reach them; nil for no rows. ReachRows lets this device read rows of the same table that
-	// another device holds: it fetches them from there for each minibatch. If it cannot, the rows
-	// are sent from the host like any others. DropRows ends both; other devices may still be
-	// reading, so the memory is kept for the next HoldRows. No StagingBuffer may be in use
-	// meanwhile.
+	// HoldRows copies rows of a cache to device memory: the rows from number `first` on of a table
+	// that was not passed to Resident. Kernels read them there, and StagingBuffers of resident rows
+	// send only references to them. HoldRows returns the name by which the devices of other ranks
+	// of the node reach the rows, or nil if there are no rows. ReachRows lets this device read rows
+	// of the same table that another device holds; it fetches them from there for each minibatch.
+	// If it fails, the rows are sent from the host like other rows. DropRows ends the use of all
+	// these rows. Other devices may still be reading them, so the memory is kept for the next
+	// HoldRows. No StagingBuffer may be in use during these calls.
 	HoldRows(table, first int, rows []byte, rowBytes int) (name []byte, err error)
 	ReachRows(name []byte) error
 	DropRows() error
@@ -49,43 +51,44 @@ type Accelerator interface {
 	// FreeBytes returns the bytes of device memory that are free, or kept for the next HoldRows.
 	FreeBytes() int
 
-	// NewStagingBuffer returns a buffer for the inputs of one minibatch at a time. resident says
-	// whether their rows come from the tables passed to Resident.
+	// NewStagingBuffer returns a buffer for the inputs of one minibatch at a time. The argument
+	// resident says whether their rows come from the tables passed to Resident.
 	NewStagingBuffer(host Host, resident bool) StagingBuffer
 
-	// NewDrawer returns a Drawer, which holds the topology in device memory. The rows of Resident
-	// are there already.
+	// NewDrawer returns a Drawer, which holds the topology in device memory. If it is to use
+	// resident rows, Resident must have been called before.
 	NewDrawer(o DrawOptions) (Drawer, error)
 
-	// Copy sets dst to src, both in device memory; Add adds x to sum.
+	// Copy copies src to dst, and Add adds x to sum. All arrays are in device memory.
 	Copy(dst, src []float32)
 	Add(sum, x []float32)
 
-	// AllocHost returns n elements of pinned host memory, FreeHost frees them.
+	// AllocHost returns n elements of pinned host memory. FreeHost frees them.
 	AllocHost(n int) ([]float32, error)
 	FreeHost([]float32)
-	// StartDownload copies src to pinned memory after the kernels called so far, while later ones
-	// run. The event passes when the copy is done.
+	// StartDownload copies src to pinned memory after the kernels called so far, while kernels
+	// called later run. The event passes when the copy is done.
 	NewEvent() (Event, error)
 	StartDownload(dst, src []float32, e Event)
 	// StartUpload copies src from pinned memory before any kernel that is called later. src must
 	// not change until the next Sync.
 	StartUpload(dst, src []float32)
 
-	// QueueSoftmaxCrossEntropy and QueueSigmoidBCE are the losses of LossKernels for a host that
-	// does not wait for them: the results stay in device memory.
+	// QueueSoftmaxCrossEntropy and QueueSigmoidBCE are the losses of LossKernels, but the host does
+	// not wait for them: their results stay in device memory.
 	QueueSoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32, scale float32, to *QueuedLoss)
 	QueueSigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32, to *QueuedLoss)
 	// QueueDownload copies src to pinned memory after the kernels called so far and before those
 	// called later. The event passes when the copy is done.
 	QueueDownload(dst, src []float32, e Event)
-	// HasProbe reports whether a Probe measures kernels. It learns their times at a Sync.
+	// HasProbe reports whether a Probe measures kernels. If so, Sync must be called from time to
+	// time, so that the Probe learns their times.
 	HasProbe() bool
 }
 
 // Event is a point in the queued work of a device, such as the end of a copy to the host. Wait
-// returns when the device has passed it; after that the event may be recorded again. Passed reports
-// at once whether the device has passed it, and may be called by any goroutine.
+// returns when the device has passed this point. After that the event may be recorded again. Passed
+// reports, without waiting, whether the device has passed the point. Any goroutine may call it.
 type Event interface {
 	Wait() error
 	Passed() bool
@@ -97,34 +100,36 @@ type Event interface {
 type Inputs struct {
 	Rows  Rows     // rows of the frontier
 	Input Segments // segments of the input layer, read only for Reduce
-	// weights of the edges of Input, for a weighted sum; nil if there are none
+	// Weights of the edges of Input, for a weighted sum; nil if the sum is not weighted.
 	EdgeWeights  []float32
-	Destinations int // number of destinations of the input layer: the first rows
+	Destinations int // number of destinations of the input layer, whose rows come first
 
-	// The wanted matrices: the destinations' rows (Own), a reduction of their segments (Reduce),
-	// all rows (Sources).
+	// Which matrices are wanted: the destinations' rows (Own), a reduction of the destinations'
+	// segments (Reduce), all rows (Sources).
 	Own, Sources bool
 	Reduce       Reduction
-	// Exact: the matrices are not rounded as rows that layers read. They are float32
+	// Exact says that the matrices are float32, and not rounded like other rows that layers read.
 	Exact bool
-	// Types are the rows of vertex types that are read besides. The host makes them.
+	// Types are the rows of vertex types, which are read in addition. The host gathers or averages
+	// them.
 	Types []TypeRows
 
 	Segments []Segments
 	Weights  [][]float32 // weights of edges
 	Vertices [][]int32   // ids of vertices, and ends of groups
 	Labels   []byte
-	// HopEnds [layers+1] are where the arrays of each hop end in Segments, Weights and Vertices.
-	// The first is where the arrays end that all minibatches share.
+	// HopEnds [layers+1] says where the arrays of each hop end in Segments, Weights and Vertices.
+	// The first entry is the end of the arrays that all minibatches share; they come first.
 	HopEnds []HopEnd
 
-	// Drawing, unless nil, has drawn the minibatch, and kernels read its arrays in place: Input and
-	// EdgeWeights are the Drawing's, and Rows are only those of Drawn.Missing.
+	// If Drawing is not nil, it has drawn the minibatch on the device, and kernels read its arrays
+	// in place. Then Input and EdgeWeights are arrays of the Drawing, and Rows has only the rows of
+	// Drawn.Missing.
 	Drawing Drawing
 	Drawn   *Drawn
 
-	// MadeInStep: kernels also get arrays that are made in the step. The device copies each one and
-	// waits for the copy.
+	// MadeInStep says that kernels also get host arrays that are made during the training step. The
+	// device copies each of these and waits for the copy.
 	MadeInStep bool
 }
 
@@ -136,7 +141,7 @@ func (in *Inputs) Frontier() int {
 	return len(in.Rows.Of)
 }
 
-// TypeRows are rows of one width, or the means of segments of them.
+// TypeRows are the rows of one vertex type, or the means of segments of these rows (Averaged).
 type TypeRows struct {
 	Rows
 	Means    Segments
@@ -162,8 +167,9 @@ func (r *TypeRows) Make(host Host, x Matrix) {
 	}
 }
 
-// RowsCall returns the cost of computing the requested rows from stored ones: each stored row, its
-// reference, and the result. The cost is 0 if the host computed them.
+// RowsCall returns the cost of computing the wanted matrices from stored rows: the bytes of each
+// stored row, of its reference, and of the result. If the host has computed the matrices, the cost
+// is 0.
 func (in *Inputs) RowsCall(onDevice bool) Call {
 	const reference = 8
 	c := Call{Kernel: "input rows"}
@@ -208,20 +214,21 @@ type StagingBuffer interface {
 	// Send writes the inputs to pinned memory and starts their copy. The arrays of in must not
 	// change until Close. It fails if memory is short.
 	Send(in *Inputs) error
-	// Reserve makes room for inputs like these and somewhat larger ones, so that Send need not.
-	// Pinned memory gets room for inputs larger by g, up to the number of bytes most, if the host
-	// has that much memory. Send makes the same room if it finds too little.
+	// Reserve makes room for inputs like these and somewhat larger ones, so that Send need not do
+	// it. In pinned memory it makes room for inputs that are larger by g. This room has at most
+	// `most` bytes, and no more than the host has. If Send finds too little room, it does the same.
 	Reserve(in *Inputs, g Growth, most int) error
-	// Open lets the kernels called from now on read what was sent, and returns the matrices that
-	// were wanted, in device memory. They stay valid until another StagingBuffer of the device
-	// opens.
+	// Open lets kernels that are called from now on read what was sent. It returns the wanted
+	// matrices, in device memory. They stay valid until another StagingBuffer of the device is
+	// opened.
 	Open() (own, reduced, sources Matrix, err error)
 	// Types returns the rows of Inputs.Types. They are valid as long as the matrices that Open
 	// returned.
 	Types() []Matrix
 	// PinnedBytes returns the host memory of the buffer.
 	PinnedBytes() int64
-	// Close ends the use of the inputs that Open made available: Send may be called again.
+	// Close ends the use of the inputs that Open made available. After it, Send may be called
+	// again.
 	Close() error
 	Free() error
 }

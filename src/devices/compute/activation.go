@@ -4,17 +4,18 @@ import "fmt"
 
 // ActivationKernels are activations and their gradients, with dropout in the same pass.
 type ActivationKernels interface {
-	// ReLU sets y = max(y, 0) in place (a NaN stays one, so that a diverged run shows) and then, if
-	// p > 0, drops every element with probability p and scales the kept ones by 1/(1-p).
-	// vertices[i] is the original id of row i's vertex.
+	// ReLU sets y = max(y, 0) in place. A NaN stays a NaN, so that a diverged run is noticed. Then,
+	// if p > 0, it drops every element with probability p and multiplies the kept elements by
+	// 1/(1-p). vertices[i] is the id in the dataset of row i's vertex.
 	ReLU(y Matrix, p float32, key DropoutKey, vertices []int32)
-	// ReLUBackward sets dy = dy/(1-p) where y > 0, otherwise 0, in place; y is the output of ReLU,
-	// and may be of either type, as in ELUBackward.
+	// ReLUBackward sets dy = dy/(1-p) where y > 0, otherwise 0, in place. y is the output of ReLU.
+	// Here and in ELUBackward y may be of float32 or bfloat16.
 	ReLUBackward(dy, y Matrix, p float32)
 	// ELU sets y = y > 0 ? y : exp(y)-1 in place, and then drops as ReLU does.
 	ELU(y Matrix, p float32, key DropoutKey, vertices []int32)
-	// ELUBackward sets dy to the gradient with respect to ELU's input, in place; y is ELU's output.
-	// p, key and vertices are ELU's, because an element of 0 need not have been dropped.
+	// ELUBackward sets dy to the gradient with respect to ELU's input, in place. y is ELU's output.
+	// p, key and vertices must be the same as for ELU. They tell which elements were dropped,
+	// because an element 0 may also be a result of ELU.
 	ELUBackward(dy, y Matrix, p float32, key DropoutKey, vertices []int32)
 }
 
@@ -25,7 +26,7 @@ func CheckReLU(y Matrix, p float32, vertices []int32) Call {
 	return Call{Kernel: "ReLU", Bytes: 2 * y.bytes()}
 }
 
-// checkDropout panics unless there is a vertex for each row, if p > 0.
+// If p > 0, checkDropout panics unless there is a vertex for each row.
 func checkDropout(kernel string, y Matrix, p float32, vertices []int32) {
 	if !y.stored() || p > 0 && len(vertices) != y.Rows {
 		panic(fmt.Sprintf("compute: %s: matrix %v must be whole, and dropout have a vertex for "+

@@ -2,71 +2,76 @@ package compute
 
 import "fmt"
 
-// AttentionKernels are the kernels of graph attention layers. The columns of z, a, y are cut into
-// heads of equal width: head h of H has columns [h*C, (h+1)*C). Arrays of edges are matrices [E,H]
-// with a row for each edge of the forward segments, in edge order. The gradients run over the
-// transposed segments, whose Edges give the row of each edge.
+// AttentionKernels are the kernels of graph attention layers. The columns of z, a and y are divided
+// into H heads of equal width C: head h has the columns [h*C, (h+1)*C). An array of edges is a
+// matrix [E,H] with a row for each edge of the forward segments, in order. The kernels of gradients
+// go over the transposed segments, whose field Edges gives the row of each edge.
 //
 //	z [S,H*C] ─ HeadDots ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
 //	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
 //
-// z may be of either type. Attend is EdgeSoftmax and EdgeSum in one. In GATv2 EdgeDotSoftmax makes
-// alpha from src [S,H*C] and dst [D,H*C], and src takes the place of z.
+// z may be of float32 or bfloat16. Attend does the work of EdgeSoftmax and EdgeSum in one kernel.
+// In GATv2, EdgeDotSoftmax computes alpha from src [S,H*C] and dst [D,H*C], and EdgeSum reads src
+// instead of z.
 //
 // Sources: GAT (Velickovic et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022), as GATConv and
 // GATv2Conv of PyTorch Geometric have them.
 type AttentionKernels interface {
 	// HeadDots sets src[r,h] to the sum over the columns j of head h of z[r,j]*asrc[j], and
-	// dst[r,h] to the same sum with adst, for the first rows:  src [S,H], dst [D,H], z [S,H*C],
+	// dst[r,h] to the same sum with adst, for the first D rows. src [S,H], dst [D,H], z [S,H*C],
 	// asrc, adst [H*C].
 	HeadDots(src, dst, z Matrix, asrc, adst []float32)
-	// HeadDotsBackward is the gradient of HeadDots: dz[r,j] += dsrc[r,h]*asrc[j] and then, in the
-	// first rows, ddst[r,h]*adst[j]. dasrc[j] becomes the sum over the rows of dsrc[r,h]*z[r,j],
-	// and dadst the same sum over the first rows with ddst, in chunks.
+	// HeadDotsBackward is the gradient of HeadDots. It adds dsrc[r,h]*asrc[j] to dz[r,j] and then,
+	// in the first D rows, ddst[r,h]*adst[j]. It sets dasrc[j] to the sum over the rows of
+	// dsrc[r,h]*z[r,j], and dadst[j] to the sum over the first D rows of ddst[r,h]*z[r,j]. Both
+	// sums are in chunks.
 	HeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matrix, asrc, adst []float32)
-	// EdgeSoftmax sets alpha[e,h] to the softmax over the edges of a segment of LeakyReLU(src[i,h]
-	// + dst[d,h]), i = s.Indices[e], d the segment of e: alpha [E,H], src [S,H], dst [D,H].
-	// LeakyReLU multiplies scores that are not above 0 by slope.
+	// EdgeSoftmax sets alpha[e,h] to the softmax, over the edges e of a segment d, of the scores
+	// LeakyReLU(src[i,h] + dst[d,h]), where i = s.Indices[e]. LeakyReLU multiplies numbers that are
+	// not above 0 by slope. alpha [E,H], src [S,H], dst [D,H].
 	EdgeSoftmax(alpha Matrix, s Segments, src, dst Matrix, slope float32)
-	// EdgeSoftmaxBackward sets dsrc [S,H] and ddst [D,H] from dalpha [E,H], which it overwrites;
-	// the others are the arguments and the result of EdgeSoftmax. If dsrc has more rows than
-	// transposed has segments, the rest become zero.
+	// EdgeSoftmaxBackward computes dsrc [S,H] and ddst [D,H] from dalpha [E,H], which it
+	// overwrites. The other arguments are the arguments and the result of EdgeSoftmax. If dsrc has
+	// more rows than transposed has segments, the further rows become zero.
 	EdgeSoftmaxBackward(dsrc, ddst, dalpha Matrix, s, transposed Segments, alpha, src, dst Matrix,
 		slope float32)
-	// EdgeDotSoftmax sets alpha[e,h] to the softmax over the edges of a segment of the sum over the
-	// columns j of head h of a[j] * LeakyReLU(src[i,j] + dst[d,j]), i = s.Indices[e], d the segment
-	// of e:  alpha [E,H], src [S,H*C], dst [D,H*C], a [H*C] of the group of d.
+	// EdgeDotSoftmax sets alpha[e,h] to the softmax, over the edges e of a segment d, of the edges'
+	// scores. With i = s.Indices[e], the score is the sum over the columns j of head h of a[j] *
+	// LeakyReLU(src[i,j] + dst[d,j]). alpha [E,H], src [S,H*C], dst [D,H*C]; a [H*C] is the vector
+	// of d's group.
 	EdgeDotSoftmax(alpha Matrix, s Segments, src, dst Matrix, a Vectors, slope float32)
-	// EdgeDotSoftmaxBackward adds to dsrc [S,H*C], and sets ddst [D,H*C] and da, laid out as a,
-	// from dalpha [E,H], which it overwrites; the others are the arguments and the result of
-	// EdgeDotSoftmax. A row's sum over its edges is complete before it is added to dsrc. da is the
-	// sum over the destinations of a group, in chunks that begin at its first, of the sums over
-	// their edges.
+	// EdgeDotSoftmaxBackward computes gradients from dalpha [E,H], which it overwrites. It adds to
+	// dsrc [S,H*C], and sets ddst [D,H*C] and da, whose layout is that of a. The other arguments
+	// are the arguments and the result of EdgeDotSoftmax. The sum over a source's edges is complete
+	// before it is added to dsrc. For da, the sum over each destination's edges is computed first.
+	// These sums are added over the destinations of a group, in chunks that begin at the group's
+	// first destination.
 	EdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix, s, transposed Segments,
 		alpha, src, dst Matrix, a Vectors, slope float32)
-	// EdgeSum sets y[d,j] to the sum over the edges e of segment d of alpha[e,h]*z[i,j], i =
-	// s.Indices[e], h the head of column j:  y [D,H*C], alpha [E,H], z [S,H*C].
+	// EdgeSum sets y[d,j] to the sum over the edges e of segment d of alpha[e,h]*z[i,j], where i =
+	// s.Indices[e] and h is the head of column j. y [D,H*C], alpha [E,H], z [S,H*C].
 	EdgeSum(y Matrix, s Segments, alpha, z Matrix)
-	// EdgeSumBackward is the gradient of EdgeSum: dz [S,H*C] and dalpha [E,H] from dy [D,H*C]. If
-	// dz has more rows than transposed has segments, the rest become zero; z has as many rows as
-	// dz.
+	// EdgeSumBackward is the gradient of EdgeSum: it computes dz [S,H*C] and dalpha [E,H] from dy
+	// [D,H*C]. If dz has more rows than transposed has segments, the further rows become zero. z
+	// must have the same number of rows as dz.
 	EdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy Matrix)
-	// Attend is EdgeSoftmax and then EdgeSum with the weights that it leaves in alpha
-	// (AttendInParts).
+	// Attend does the same as EdgeSoftmax and then EdgeSum (see AttendInParts). Afterwards alpha
+	// has the weights.
 	Attend(y, alpha Matrix, s Segments, src, dst, z Matrix, slope float32)
-	// AttendBackward is the gradient of Attend: dz [S,H*C], dsrc [S,H] and ddst [D,H] from dy
-	// [D,H*C]. It overwrites dalpha [E,H]; the others are the arguments and the results of Attend.
+	// AttendBackward is the gradient of Attend: it computes dz [S,H*C], dsrc [S,H] and ddst [D,H]
+	// from dy [D,H*C]. It overwrites dalpha [E,H]. The other arguments are the arguments and the
+	// results of Attend.
 	AttendBackward(dz, dsrc, ddst, dalpha Matrix, s, transposed Segments, alpha, src, dst, z,
 		dy Matrix, slope float32)
 	// HeadMean sets y [R,C] to the mean over the heads of x [R,H*C].
 	HeadMean(y, x Matrix)
 	// HeadMeanBackward sets dx [R,H*C] from dy [R,C].
 	HeadMeanBackward(dx, dy Matrix)
-	// HeadMax sets y [R,C] to the largest over the heads of x [R,H*C]; a NaN is larger than every
-	// number.
+	// HeadMax sets y [R,C] to the maximum over the heads of x [R,H*C]. A NaN counts as larger than
+	// every number.
 	HeadMax(y, x Matrix)
-	// HeadMaxBackward sets dx [R,H*C] to dy [R,C] in the first head that has the largest of x, and
-	// to 0 in the others. dx may be x.
+	// HeadMaxBackward sets dx [R,H*C]. For each column, the first head with the largest number of x
+	// gets dy [R,C], and all other heads get 0. dx may be x.
 	HeadMaxBackward(dx, dy, x Matrix)
 }
 
@@ -89,7 +94,8 @@ func CheckHeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matr
 		Bytes: 2*dz.bytes() + z.bytes() + dsrc.bytes() + ddst.bytes() + 4*floatBytes*len(asrc)}
 }
 
-// checkBothEnds checks that src has as many rows as z, dst at most as many, and both equal heads.
+// checkBothEnds checks that src has the same number of rows as z, that dst has no more, and that
+// both have the same number of heads.
 func checkBothEnds(kernel string, src, dst, z Matrix) {
 	checkHeads(kernel, src, z)
 	if dst.Rows < 0 || dst.Rows > z.Rows {
@@ -103,25 +109,26 @@ func checkBothEnds(kernel string, src, dst, z Matrix) {
 	}
 }
 
-// Vectors score pairs of rows (EdgeDotSoftmax): one vector for all pairs, or one for each group.
-// Segments and sources are cut into the same groups, one after another, and an edge joins rows of
-// one group.
+// Vectors are the vectors with which EdgeDotSoftmax scores pairs of rows: one vector for all pairs,
+// or one for each group. Segments and sources are divided into the same groups of consecutive rows.
+// An edge joins rows of the same group.
 type Vectors struct {
 	Data    []float32
 	Stride  int     // the vector of group g begins at element g*Stride
-	Ends    []int32 // [G] one past the last segment of each group; nil: all rows are in one group
-	Sources []int32 // [G] one past the last source of each group; the gradient reads it
+	Ends    []int32 // [G] 1 + last segment of each group; nil if all rows are in one group
+	Sources []int32 // [G] 1 + last source of each group; only the gradient reads it
 }
 
-// Of returns a group's vector of cols elements in data, which holds the vectors or their gradients.
+// Of returns the vector of a group, which has cols elements. data holds all vectors, or their
+// gradients.
 func (v *Vectors) Of(data []float32, group, cols int) []float32 {
 	return data[group*v.Stride:][:cols]
 }
 
-// Segments returns the groups of n segments.
+// Segments returns the groups into which n segments are divided.
 func (v *Vectors) Segments(n int) Groups { return groupsOf(v.Ends, n) }
 
-// OfSources returns the groups of n sources.
+// OfSources returns the groups into which n sources are divided.
 func (v *Vectors) OfSources(n int) Groups { return groupsOf(v.Sources, n) }
 
 func groupsOf(ends []int32, n int) Groups {
@@ -146,7 +153,8 @@ func CheckEdgeSoftmaxBackward(dsrc, ddst, dalpha Matrix, s, transposed Segments,
 	checkSame(kernel, ddst, dst)
 	checkSame(kernel, dalpha, alpha)
 	checkTransposed(kernel, transposed, dalpha, dsrc)
-	// The scores, alpha and dalpha are read; dalpha is written, and read once more by source.
+	// The kernel reads scores, alpha and dalpha, and writes dalpha. Then it reads dalpha once more,
+	// source by source.
 	return Call{Kernel: kernel, Bytes: s.bytes() + 8*len(transposed.Indptr) +
 		4*len(transposed.Edges) + 5*alpha.bytes() + 2*dst.bytes() + dsrc.bytes()}
 }
@@ -169,8 +177,8 @@ func CheckEdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix,
 	checkSame(kernel, ddst, dst)
 	checkSame(kernel, dalpha, alpha)
 	checkTransposed(kernel, transposed, dalpha, dsrc)
-	// By destination, edges read rows of src, alpha and dalpha, which is written; by source, rows
-	// of dst and dalpha.
+	// Destination by destination, the kernel reads for each edge a row of src, alpha and dalpha,
+	// and writes dalpha. Source by source, it reads for each edge a row of dst and dalpha.
 	return Call{Kernel: kernel, Bytes: s.gatherBytes(src) + transposed.gatherBytes(dst) +
 		4*len(transposed.Edges) + 4*alpha.bytes() + 2*dst.bytes() + 3*src.bytes() + 2*bytes}
 }
@@ -198,13 +206,13 @@ func CheckEdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy M
 		2*alpha.bytes() + dz.bytes() + z.bytes()}
 }
 
-// AttendInParts is the definition of Attend: a kernel for each step.
+// AttendInParts defines what Attend computes, with a kernel for each step.
 func AttendInParts(k Kernels, y, alpha Matrix, s Segments, src, dst, z Matrix, slope float32) {
 	k.EdgeSoftmax(alpha, s, src, dst, slope)
 	k.EdgeSum(y, s, alpha, z)
 }
 
-// AttendBackwardInParts is the definition of AttendBackward.
+// AttendBackwardInParts defines what AttendBackward computes, with a kernel for each step.
 func AttendBackwardInParts(k Kernels, dz, dsrc, ddst, dalpha Matrix, s, transposed Segments,
 	alpha, src, dst, z, dy Matrix, slope float32) {
 	k.EdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)
@@ -216,7 +224,7 @@ func CheckAttend(y, alpha Matrix, s Segments, src, dst, z Matrix) Call {
 	const kernel = "Attend"
 	checkScores(kernel, alpha, s, src, dst)
 	checkStoredRows(kernel, z, src.Rows)
-	// A score is read for each edge, besides what EdgeSum moves.
+	// The kernel reads one score for each edge, in addition to what EdgeSum reads and writes.
 	return Call{Kernel: kernel, Bytes: CheckEdgeSum(y, s, alpha, z).Bytes + alpha.bytes() +
 		dst.bytes()}
 }
@@ -229,7 +237,8 @@ func CheckAttendBackward(dz, dsrc, ddst, dalpha Matrix, s, transposed Segments,
 	rows := CheckEdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)
 	checkRows(kernel, dy, s.Len())
 	checkStoredRows(kernel, z, src.Rows)
-	// Together they read the transpose once, and neither write nor read dalpha in between.
+	// As one kernel, the two read the transpose only once, and need not write and read dalpha in
+	// between.
 	return Call{Kernel: kernel, Bytes: rows.Bytes + scores.Bytes - 2*alpha.bytes() -
 		8*len(transposed.Indptr) - 4*len(transposed.Edges)}
 }
@@ -262,8 +271,8 @@ func CheckHeadMaxBackward(dx, dy, x Matrix) Call {
 	return Call{Kernel: "HeadMaxBackward", Bytes: c.Bytes + x.bytes()}
 }
 
-// checkHeads checks that numbers by head [R,H] fit rows of heads [R,H*C]. It also checks that the
-// width of a head divides the columns.
+// checkHeads checks that s [R,H], with a number for each head, fits z [R,H*C], with C columns for
+// each head.
 func checkHeads(kernel string, s, z Matrix) {
 	if s.Rows != z.Rows || s.Cols < 1 || z.Cols%s.Cols != 0 || len(s.Data) > 0 && !s.holds() {
 		panic(fmt.Sprintf("compute: %s: rows %v are not cut into heads by %v", kernel, z, s))
@@ -281,7 +290,7 @@ func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
 }
 
 // checkPairs checks that the inputs and the output of EdgeDotSoftmax fit, and that data holds
-// vectors laid out as in a. It returns the bytes of the vectors.
+// vectors with the layout of a. It returns the bytes of the vectors.
 func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data []float32,
 	a Vectors) int {
 	checkReduction(kernel, dst, s)
@@ -302,7 +311,8 @@ func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data [
 	return floatBytes * groups * src.Cols
 }
 
-// checkEnds checks that the ends of groups, unless there are none, do not fall and end at n.
+// checkEnds checks that the ends of groups never decrease and that the last is n. Without groups it
+// checks nothing.
 func checkEnds(kernel, what string, ends []int32, groups, n int) {
 	at, rises := int32(0), len(ends) == groups
 	for _, end := range ends {
@@ -315,7 +325,7 @@ func checkEnds(kernel, what string, ends []int32, groups, n int) {
 	}
 }
 
-// checkTransposed checks that transposed segments fit the array of edges, and the rows of their
+// checkTransposed checks that transposed segments fit an array of edges and the rows of their
 // sources.
 func checkTransposed(kernel string, t Segments, edges, sources Matrix) {
 	checkSegments(kernel, t)

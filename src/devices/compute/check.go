@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// The building blocks of the kernels' Check functions. Every backend calls the Check function
-// first, so a wrong shape panics with the same text everywhere. They allocate only when they panic.
+// The functions of this file are used by the Check functions of kernels. Every backend calls a
+// kernel's Check function first, so a wrong shape panics with the same text everywhere. They
+// allocate memory only when they panic.
 
 func (m Matrix) String() string {
 	if m.BF16 != nil {
@@ -15,16 +16,17 @@ func (m Matrix) String() string {
 	return fmt.Sprintf("[%d,%d] in %d elements", m.Rows, m.Cols, len(m.Data))
 }
 
-// holds reports whether m has all its elements, of float32.
+// holds reports whether m is of float32 and has all its elements.
 func (m Matrix) holds() bool { return m.Rows >= 0 && m.Cols >= 0 && len(m.Data) >= m.Rows*m.Cols }
 
-// stored reports whether m has all its elements, of either type.
+// stored reports whether m has all its elements, of float32 or bfloat16.
 func (m Matrix) stored() bool {
 	return m.holds() || m.Rows >= 0 && m.Cols >= 0 && len(m.BF16) >= m.Rows*m.Cols
 }
 
-// checkProduct checks that y [R,O], x [R,F] and w [O,F] of y = x wᵀ, or their gradients, fit. The
-// argument set is the matrix that the kernel sets; it must be of float32.
+// checkProduct checks that the shapes of y [R,O], x [R,F] and w [O,F] of a product y = x wᵀ fit, or
+// those of their gradients. The argument set is the matrix that the kernel writes. It must be of
+// float32.
 func checkProduct(kernel string, set, y, x, w Matrix) {
 	if !set.holds() || !y.stored() || !x.stored() || !w.holds() || y.Rows != x.Rows ||
 		y.Cols != w.Rows || x.Cols != w.Cols {
@@ -40,7 +42,7 @@ func checkSame(kernel string, a, b Matrix) {
 	}
 }
 
-// checkStored is checkSame of matrices of either type.
+// checkStored is checkSame for matrices of float32 or bfloat16.
 func checkStored(kernel string, a, b Matrix) {
 	if !a.stored() || !b.stored() || a.Rows != b.Rows || a.Cols != b.Cols {
 		panic(fmt.Sprintf("compute: %s: matrices %v and %v differ in shape, or lack elements",
@@ -56,7 +58,7 @@ func checkColumns(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// checkStoredColumns is checkColumns of a matrix of either type.
+// checkStoredColumns is checkColumns for a matrix of float32 or bfloat16.
 func checkStoredColumns(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Cols, vectors) {
 		panic(fmt.Sprintf("compute: %s: vectors must have an element for each column of %v, "+
@@ -72,7 +74,7 @@ func checkRows(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// checkStoredRows is checkRows of a matrix of either type.
+// checkStoredRows is checkRows for a matrix of float32 or bfloat16.
 func checkStoredRows(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Rows, vectors) {
 		panic(fmt.Sprintf("compute: %s: vectors must have an element for each row of %v, "+

@@ -1,7 +1,7 @@
 // Package compute defines the interface of a device: memory, and the kernels of GNN layers.
 // Backends are compute/ref (plain Go, written to be read), compute/cpu (BLAS and C SIMD kernels on
 // pinned threads) and compute/cuda (a GPU, which has memory of its own: see Accelerator).
-// compute/computetest is one suite that compares every backend with the reference.
+// compute/computetest is a suite of tests that compares every backend with the reference.
 //
 //	preparing (many goroutines)         training (one goroutine)
 //	rows where they lie                 h [S,F] ─ SegmentMean ─> agg [D,F] ─ MatMul ─┐ bias, norm,
@@ -12,28 +12,29 @@
 // its shapes, and the bytes and operations of a call. Its Check function tests the shapes and
 // returns that cost, which devices report to a Probe.
 //
-// Matrices are row-major without padding, of float32 or bfloat16 (elements.go); matrix products may
-// round them first (Precision). The numbers that a backend computes do not depend
-// on its number of threads: sums over rows are made in chunks of ChunkRows rows added in chunk
-// order, sums over edges in edge order, and the tiles of a matrix product do not depend on the
-// thread count (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on.
+// Matrices are row-major without padding, of float32 or bfloat16 (elements.go). Matrix products may
+// round them first (Precision). The numbers that a backend computes do not depend on its number of
+// threads. Sums over rows are computed in chunks of ChunkRows rows, which are added in order. Sums
+// over edges are computed in edge order. The tiles of a matrix product do not depend on the number
+// of threads (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on.
 package compute
 
 import "time"
 
-// ChunkRows is the number of rows in a partial sum. Partial sums are added in chunk order wherever
-// a kernel reduces over rows (weight gradients, bias gradients, norms, losses). On a GPU weight
-// gradients are summed as cuBLAS does, and losses by warps: in a fixed order too.
+// ChunkRows is the number of rows in a partial sum. Wherever a kernel sums over rows (weight
+// gradients, bias gradients, norms, losses), it adds the partial sums of the chunks in order. On a
+// GPU, cuBLAS sums weight gradients in its own order, and losses are summed by warps. These orders
+// are fixed too.
 const ChunkRows = 512
 
-// ChunkWave is the number of partial sums of a weight gradient that a device on the CPU holds
-// before it adds them. Of two gradients made together it holds half this number each.
+// ChunkWave is the number of partial sums of a weight gradient that a CPU device holds before it
+// adds them. If it computes two gradients together, it holds half this number of each.
 const ChunkWave = 32
 
 // Kernels are the kernels that layers, losses and optimizers call. They complete in the order in
-// which they were called and, unless a method says otherwise, may still be running when it returns
-// (see Device.Sync). Shapes that do not fit are a programming error and panic. Outputs do not
-// overlap inputs unless a method says so.
+// which they are called. Unless a method says otherwise, the kernel may still be running when the
+// method returns (see Device.Sync). Shapes that do not fit are a programming error and panic.
+// Outputs must not overlap inputs unless a method allows it.
 type Kernels interface {
 	LinearKernels
 	GroupKernels
@@ -57,13 +58,14 @@ type Device interface {
 	Alloc(n int) ([]float32, error)
 	Free([]float32)
 
-	// Upload copies host to device, Download device to host; both are complete when they return.
+	// Upload copies from the host to the device, Download from the device to the host. The copy is
+	// complete when they return.
 	Upload(dst, src []float32)
 	Download(dst, src []float32)
 
 	// Settle completes the gradients of parameters. DenseBackward and Dot may postpone the sums
-	// over rows that give W, Bias, W2 and sum. Before Settle do not read these results, nor change
-	// what the calls have read.
+	// over rows from which their results W, Bias, W2 and sum are computed. Before Settle, these
+	// results must not be read, and what the calls have read must not be changed.
 	Settle()
 
 	// Sync waits for all kernels called so far.
@@ -72,32 +74,32 @@ type Device interface {
 
 	// Capabilities returns the optional capabilities of the device.
 	Capabilities() Capabilities
-	// Watch reports every later kernel call to p; nil ends the reports.
+	// Watch reports every later kernel call to p. If p is nil, it ends the reports.
 	Watch(p *Probe)
 }
 
-// Counter is a Device whose arrays are only counted: they have addresses and no memory, and nothing
-// is written to them.
+// Counter is a Device that only counts the memory of arrays. Its arrays have addresses but no
+// memory, and nothing is written to them.
 type Counter interface {
 	Device
 	Counts()
 }
 
-// Capabilities are the abilities of a Device beyond computing on host memory; an absent one is nil.
-// A device that wraps another one passes on its capabilities.
+// Capabilities are the abilities of a Device beyond computing on host memory. A capability that the
+// device lacks is nil. A device that wraps another device returns the other's capabilities.
 type Capabilities struct {
 	Precision Precision // precision of the factors of its matrix products
-	// type of the rows that layers read, at even width (docs/design/32-stored-in-bf16.md)
+	// Type of the rows that layers read, if their width is even (docs/design/32-stored-in-bf16.md).
 	Stores      Elements
 	Accelerator Accelerator // nil unless the device has its own memory
-	// nil unless the device sends slices to the devices of other ranks
+	// Nil unless the device can send slices to the devices of other ranks.
 	Peer PeerDevice
-	// nil unless kernels are asynchronous and the device can time them
+	// Nil unless kernels are asynchronous and the device can time them.
 	NewStopwatch func() Stopwatch
-	Peaks        func() []Peak // measured peaks of its arithmetic units
-	// total time its threads have spun, waiting for kernels
+	Peaks        func() []Peak // measures the peaks of its arithmetic units
+	// Returns the total time for which its threads have spun while they waited for kernels.
 	Spun func() time.Duration
-	// bytes of host memory that its kernels hold between calls
+	// Returns the bytes of host memory that its kernels keep between calls.
 	Scratch func() int64
 	Tiles   func(tiles int, do func(tile int)) // see InTiles
 	// A product of up to SameTiles rows is made in tiles of this many rows, from the first one on,
@@ -108,8 +110,9 @@ type Capabilities struct {
 // SameTiles is the largest number of rows to which Capabilities.ProductTile applies.
 const SameTiles = 3584
 
-// InTiles calls do for every tile, on the threads on which a device runs kernels, and returns when
-// all are done: work of the host between kernels. do must not call kernels of the device.
+// InTiles lets the host do work between kernels, on the threads on which a device runs kernels. It
+// calls the function do for every tile, and returns when all calls have returned. The function must
+// not call kernels of the device.
 func InTiles(d Device, tiles int, do func(tile int)) {
 	if run := CapabilitiesOf(d).Tiles; run != nil {
 		run(tiles, do)
@@ -120,7 +123,7 @@ func InTiles(d Device, tiles int, do func(tile int)) {
 	}
 }
 
-// Peak is the measured peak of a device's arithmetic units, on independent multiply-adds in
+// Peak is the measured peak rate of a device's arithmetic units, for independent multiply-adds on
 // registers.
 type Peak struct {
 	ISA       string    `json:"isa"`                  // the instructions, such as "AVX-512"
@@ -129,8 +132,9 @@ type Peak struct {
 	All       float64   `json:"all_flops_per_second"` // on all threads of the device
 }
 
-// BestPeak returns the highest peak on all threads, in flop/s, with factors of the given precision,
-// or of float32, because rounded factors can be multiplied as float32 too; 0 if there is none.
+// BestPeak returns the highest peak on all threads, in flop/s, for factors of the given precision.
+// Peaks for float32 count too, because rounded factors can be multiplied as float32. Without peaks
+// it returns 0.
 func BestPeak(peaks []Peak, precision Precision) (best float64) {
 	for _, p := range peaks {
 		if p.Precision == precision || p.Precision == PrecisionFloat32 {
@@ -140,7 +144,7 @@ func BestPeak(peaks []Peak, precision Precision) (best float64) {
 	return best
 }
 
-// CapabilitiesOf returns the capabilities of d, none if d is nil.
+// CapabilitiesOf returns the capabilities of d. If d is nil, it returns none.
 func CapabilitiesOf(d Device) Capabilities {
 	if d == nil {
 		return Capabilities{}

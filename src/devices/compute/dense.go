@@ -5,52 +5,56 @@ import (
 	"unsafe"
 )
 
-// DenseKernels are the linear maps of a layer, each with its epilogue, and their gradients: several
-// kernels in as few passes over memory and as few launches as a device can make. They give the bits
-// of the kernels that they replace (the functions that end in InParts), except that cuBLAS may add
-// the terms of two products made together in another order.
+// DenseKernels are the linear maps of a layer, each with its epilogue, and their gradients. Each
+// does the work of several kernels, with as few passes over memory and as few launches as the
+// device can do. The results have the same bits as with single kernels (the functions whose names
+// end in InParts), except that cuBLAS may add the terms of two products in another order if it
+// computes them together.
 type DenseKernels interface {
-	// Dense sets y = epilogue(x wᵀ + b + x2 w2ᵀ), added from left to right:  y [R,O]. Here and
-	// below y may be of bfloat16 where the epilogue rounds.
+	// Dense sets y [R,O] to epilogue(x wᵀ + b + x2 w2ᵀ), added from left to right. Here and below y
+	// may be of bfloat16 if Epilogue.Rounded is set.
 	Dense(y Matrix, d Dense)
 	// DenseBackward backpropagates dy [R,O], the gradient with respect to the output y of Dense,
-	// through the epilogue in place, and sets the gradients of weights and bias (see
-	// Device.Settle). A dy of bfloat16 becomes rounded, as a factor is, after its rows are summed.
+	// through the epilogue in place, and computes the gradients of weights and bias (see
+	// Device.Settle). If dy is of bfloat16, its rows are summed before they are rounded.
 	DenseBackward(g DenseGradients, dy, y Matrix, d Dense)
-	// DenseInput sets dx = dy w, and completes it:  dx [R,F], dy [R,O], of either type, w [O,F].
+	// DenseInput sets dx = dy w, and completes it as c says. dx [R,F] and dy [R,O] may be of
+	// float32 or bfloat16; w [O,F].
 	DenseInput(dx, dy, w Matrix, c Completion)
-	// Round sets y = x, rounded to the type in which the device's Precision stores rows: y of
-	// either type, x of float32. y may be x.
+	// Round sets y = x, rounded to the type in which the device's Precision stores rows. y may be
+	// of float32 or bfloat16; x is of float32. y may be x.
 	Round(y, x Matrix)
 	// Finish sets y = epilogue(x + b):  y, x [R,O], b [O]. y may be x.
 	Finish(y, x Matrix, b []float32, epilogue Epilogue)
 	// FinishBackward backpropagates dy, the gradient with respect to the output y of Finish,
-	// through the epilogue in place, and sets db to the sum of the resulting rows, in chunks.
+	// through the epilogue in place. It sets db to the sum of the resulting rows, in chunks.
 	FinishBackward(db []float32, dy, y Matrix, epilogue Epilogue)
 }
 
 // Dense are the arguments of a linear map.
 type Dense struct {
-	X, W Matrix    // [R,F], of either type, [O,F]
+	X, W Matrix    // X [R,F] of float32 or bfloat16, W [O,F]
 	Bias []float32 // [O]; nil if there is none
-	// [R,G], of either type, [O,G]; without columns if there is no second product
+	// X2 [R,G] of float32 or bfloat16, W2 [O,G]. They have no columns if there is no second
+	// product.
 	X2, W2   Matrix
 	Epilogue Epilogue
 }
 
-// DenseGradients are the outputs of DenseBackward: for each parameter of the Dense, of its shape.
+// DenseGradients are the outputs of DenseBackward: the gradient of each parameter of the Dense,
+// with the parameter's shape.
 type DenseGradients struct {
 	W    Matrix
 	Bias []float32
 	W2   Matrix
 }
 
-// Epilogue is what a kernel does to its result row by row while it is in the cache: y = f(y + add),
-// with dropout. The zero value leaves y as it is.
+// Epilogue is what a kernel does to its result, row by row, while it is in the cache: y = f(y +
+// add), where f is an activation with dropout. The zero value leaves y as it is.
 type Epilogue struct {
-	Add        Matrix // [R,O], of either type; without columns if nothing is added
+	Add        Matrix // [R,O] of float32 or bfloat16; without columns if nothing is added
 	Activation Activation
-	P          float32 // P, Key and Vertices are as for ReLU and ELU
+	P          float32 // P, Key and Vertices are the arguments of ReLU and ELU
 	Key        DropoutKey
 	Vertices   []int32
 	Rounded    bool // y is then rounded to the type in which the device's Precision stores rows
@@ -59,15 +63,16 @@ type Epilogue struct {
 // Completion turns the sums of a kernel into complete rows: y = round(y + own), in one pass. The
 // zero value leaves y as it is.
 type Completion struct {
-	// [O,C], of either type, O <= R: rows to add to the first rows of y; without columns if there
-	// are none
+	// [O,C] of float32 or bfloat16, O <= R. Rows that are added to the first rows of y. It has no
+	// columns if nothing is added.
 	Own Matrix
-	// [1] for SegmentSumCompleted only: own is multiplied by 1+Scale[0]; nil: by 1
+	// [1] Only for SegmentSumCompleted. Own is multiplied by 1+Scale[0]. If nil, it is added as it
+	// is.
 	Scale   []float32
-	Rounded bool // all rows are then rounded, as by an Epilogue
+	Rounded bool // all rows are then rounded, as with Epilogue.Rounded
 }
 
-// Apply completes y, of float32, with one kernel for each step.
+// Apply completes y, which must be of float32, with one kernel for each step.
 func (c Completion) Apply(k Kernels, y Matrix) {
 	first := y.RowsAt(0, c.Own.Rows)
 	switch {
@@ -82,7 +87,7 @@ func (c Completion) Apply(k Kernels, y Matrix) {
 	}
 }
 
-// check panics unless c fits the first rows of y, and returns the bytes of what is added.
+// check panics unless c fits the first rows of y. It returns the bytes of the rows that are added.
 func (c *Completion) check(kernel string, y Matrix) (bytes int) {
 	if y.BF16 != nil && !c.Rounded {
 		panic(fmt.Sprintf("compute: %s: the result %v is stored in bfloat16, so Rounded must "+
@@ -103,7 +108,7 @@ func (c *Completion) check(kernel string, y Matrix) (bytes int) {
 	return c.Own.bytes()
 }
 
-// Activation is one of the activations, or none.
+// Activation is an activation function, or none.
 type Activation uint8
 
 // The activations.
@@ -113,7 +118,8 @@ const (
 	ActivateELU
 )
 
-// Apply changes y, of float32, as e says, with one kernel for each step, but does not round it.
+// Apply changes y, which must be of float32, as e says, with one kernel for each step. It does not
+// round y.
 func (e Epilogue) Apply(k Kernels, y Matrix) {
 	if e.Add.Cols > 0 {
 		k.CopyColumns(y, 0, e.Add, 0, y.Cols, true)
@@ -126,8 +132,8 @@ func (e Epilogue) Apply(k Kernels, y Matrix) {
 	}
 }
 
-// Backward turns dy from the gradient with respect to Apply's result into that with respect to
-// Apply's input, which is also the gradient with respect to e.Add.
+// Backward turns dy, the gradient with respect to Apply's result, into the gradient with respect to
+// Apply's input. This is also the gradient with respect to e.Add.
 func (e Epilogue) Backward(k Kernels, dy, y Matrix) {
 	switch e.Activation {
 	case ActivateReLU:
@@ -137,7 +143,7 @@ func (e Epilogue) Backward(k Kernels, dy, y Matrix) {
 	}
 }
 
-// DenseInParts is the definition of Dense: a kernel for each step.
+// DenseInParts defines what Dense computes, with a kernel for each step.
 func DenseInParts(k Kernels, y Matrix, d Dense) {
 	k.MatMul(y, d.X, d.W, false)
 	if d.Bias != nil {
@@ -149,7 +155,7 @@ func DenseInParts(k Kernels, y Matrix, d Dense) {
 	d.Epilogue.Apply(k, y)
 }
 
-// DenseBackwardInParts is the definition of DenseBackward.
+// DenseBackwardInParts defines what DenseBackward computes, with a kernel for each step.
 func DenseBackwardInParts(k Kernels, g DenseGradients, dy, y Matrix, d Dense) {
 	d.Epilogue.Backward(k, dy, y)
 	k.MatMulWeights(g.W, dy, d.X)
@@ -161,7 +167,7 @@ func DenseBackwardInParts(k Kernels, g DenseGradients, dy, y Matrix, d Dense) {
 	}
 }
 
-// FinishInParts is the definition of Finish.
+// FinishInParts defines what Finish computes, with a kernel for each step.
 func FinishInParts(k Kernels, y, x Matrix, b []float32, epilogue Epilogue) {
 	if unsafe.SliceData(y.Data) != unsafe.SliceData(x.Data) {
 		k.CopyColumns(y, 0, x, 0, x.Cols, false)
@@ -170,13 +176,13 @@ func FinishInParts(k Kernels, y, x Matrix, b []float32, epilogue Epilogue) {
 	epilogue.Apply(k, y)
 }
 
-// FinishBackwardInParts is the definition of FinishBackward.
+// FinishBackwardInParts defines what FinishBackward computes, with a kernel for each step.
 func FinishBackwardInParts(k Kernels, db []float32, dy, y Matrix, epilogue Epilogue) {
 	epilogue.Backward(k, dy, y)
 	k.ColumnSum(db, dy)
 }
 
-// check panics unless e fits y, and returns the bytes of what is added.
+// check panics unless e fits y. It returns the bytes of the rows that are added.
 func (e *Epilogue) check(kernel string, y Matrix) (bytes int) {
 	if e.Add.Cols > 0 {
 		checkStored(kernel, y, e.Add)
@@ -191,7 +197,7 @@ func (e *Epilogue) check(kernel string, y Matrix) (bytes int) {
 	return e.Add.bytes()
 }
 
-// checkBackward panics unless e fits dy and y, and returns the bytes that Backward moves.
+// checkBackward panics unless e fits dy and y. It returns the bytes that Backward reads and writes.
 func (e *Epilogue) checkBackward(kernel string, dy, y Matrix) (bytes int) {
 	e.check(kernel, dy)
 	if e.Activation == NoActivation {
@@ -217,7 +223,8 @@ func CheckFinishBackward(db []float32, dy, y Matrix, epilogue Epilogue) Call {
 		Bytes: epilogue.checkBackward(kernel, dy, y) + dy.bytes() + floatBytes*len(db)}
 }
 
-// check panics unless the arguments fit y, and returns their bytes and flops, without y.
+// check panics unless the arguments fit y. It returns their bytes, without those of y, and the
+// operations of the products.
 func (d *Dense) check(kernel string, y Matrix) (bytes, flops int) {
 	checkProduct(kernel, Matrix{}, y, d.X, d.W)
 	bytes, flops = d.X.bytes()+d.W.bytes(), productFlops(y, d.X)

@@ -2,14 +2,15 @@ package compute
 
 import "unsafe"
 
-// The most that a Drawer can draw: neighbours of a vertex, hops, and sources plus edges of a hop.
+// The limits of a Drawer: the largest fanout, the largest number of hops, and the largest number of
+// sources plus edges in a hop.
 const (
 	MostDrawnFanout = 64
 	MostDrawnHops   = 16
 	MostDrawnHop    = 1 << 28
 )
 
-// DrawnWeights says which weights the edges of drawn blocks have.
+// DrawnWeights says which weights the edges of drawn minibatches get.
 type DrawnWeights uint8
 
 // The weights of edges.
@@ -17,47 +18,52 @@ const (
 	DrawnUnweighted DrawnWeights = iota
 	DrawnPlain                   // 1
 	DrawnMean                    // 1 over the number of edges of the segment
-	DrawnSymmetric               // GCN's: parallel.LayerEdges
+	DrawnSymmetric               // the weights of GCN; see parallel.LayerEdges
 )
 
 // DrawOptions say what a Drawer draws: minibatches of kind neighbour or labor on a graph without
-// relations, as package sample draws them. The host arrays are read once.
+// relations, as package sample draws them. The host arrays are read only by NewDrawer.
 type DrawOptions struct {
 	Indptr   []int64 // row pointers of the whole graph (graph.CSC)
 	Indices  []int32
 	Original []int32 // [N]
-	// [P+1] part p has the vertices Parts[p] to Parts[p+1]-1
+	// [P+1] Part p has the vertices Parts[p] to Parts[p+1]-1.
 	Parts []int64
-	// feature rows are those of the tables passed to Accelerator.Resident, one for each part
+	// Whether feature rows are in the tables passed to Accelerator.Resident, one table for each
+	// part.
 	Resident bool
 
 	Seeds int         // largest number of seeds of a minibatch
 	Hops  []DrawnHops // the hop of the seeds first
-	// every destination's segment begins with an edge from itself; edges have weights
+	// SelfEdges: every destination's segment begins with an edge from the destination itself.
+	// Weights: which weights edges get.
 	SelfEdges bool
 	Weights   DrawnWeights
-	// the last hop's edges come part by part, as graph.Grouper orders them; it has no transpose
+	// Whether the last hop's edges come part by part, as graph.Grouper orders them. If so, the last
+	// hop has no transpose.
 	Grouped bool
 
-	// number of bits for the local numbers and edges of a hop in the map; 0: the number that is
-	// needed. Tests set it to make the other bits run out
+	// Number of bits that the device's map of vertices has for the local numbers and edges of a
+	// hop. If 0, it is the number that is needed. Tests set it so that the other bits of the map
+	// are soon used up.
 	ValueBits int
 }
 
-// DrawnHops are the bounds of a hop.
+// DrawnHops are the largest sizes that a hop may have.
 type DrawnHops struct {
 	Fanout                       int
 	Destinations, Edges, Sources int
-	Transposed                   bool // the transpose is wanted
+	Transposed                   bool // whether the hop's transpose is wanted
 }
 
-// TopologyBytes returns the device memory of a graph's topology, of a map of its vertices and of
-// the places of their rows.
+// TopologyBytes returns the device memory of a graph's topology, of a map of its vertices, and of
+// references to their feature rows.
 func TopologyBytes(vertices int, edges int64) int64 { return 24*int64(vertices) + 4*edges }
 
-// DrawingBytes bounds the device memory of a Drawing.
+// DrawingBytes returns an upper bound of the device memory of a Drawing.
 func DrawingBytes(o *DrawOptions) (bytes int64) {
-	const vertex, arrays = 24, 4096 // frontier, original ids, references, those that are missing
+	// Bytes of a vertex: in the frontier, original id, reference, and in the lists of missing rows.
+	const vertex, arrays = 24, 4096
 	bytes = arrays + int64(o.Seeds)*4
 	for i, h := range o.Hops {
 		edges, each := int64(h.Edges), int64(4)
@@ -79,21 +85,25 @@ func DrawingBytes(o *DrawOptions) (bytes int64) {
 	return bytes
 }
 
-// DrawKeys key the draws of a minibatch. Hop 0 is that of the seeds.
+// DrawKeys are the keys of the random draws of a minibatch. Hop 0 is the hop of the seeds.
 type DrawKeys struct {
-	Words []uint64 // [hops] key random sequences of destinations, and edges in Drawn.Digest
-	// [hops] if destinations draw the neighbours with the smallest numbers (sample.Labor)
+	// [hops] keys of the destinations' random sequences, and of the edges in Drawn.Digest.
+	Words []uint64
+	// [hops] Set only if destinations draw the neighbours with the smallest random numbers
+	// (sample.Labor).
 	Numbers []Numbers
 }
 
-// Numbers gives every vertex a number in one hop, uniform in [0,2^32): Mix(word ^ its original id)
-// >> 32. Every vertex has a phase below Lasts: the high bits of Mix(Phases ^ original id) times
-// Lasts. The word is Now if Turn plus the phase is below Lasts, otherwise it is Next.
+// Numbers gives every vertex a random number in one hop, uniform in [0,2^32): Mix(word ^ original
+// id) >> 32. The word depends on the vertex's phase: it is Now if Turn plus the phase is below
+// Lasts, otherwise Next. The phase is the high word of Mix(Phases ^ original id) times Lasts, so it
+// is below Lasts.
 type Numbers struct{ Now, Next, Phases, Turn, Lasts uint64 }
 
-// Drawer draws minibatches on a device. It makes one after the other, in the order of Start.
+// Drawer draws minibatches on a device. It draws them one after the other, in the order of the
+// calls of Start.
 type Drawer interface {
-	// NewDrawing returns room for one minibatch at a time.
+	// NewDrawing returns a Drawing, which has room for one minibatch at a time.
 	NewDrawing() (Drawing, error)
 	// Free frees the device memory. No drawing may be in use.
 	Free() error
@@ -104,12 +114,14 @@ type Drawer interface {
 //	preparing   Start ──> Wait ──> Inputs.Drawing ──> StagingBuffer.Send
 //	training    StagingBuffer.Open ── kernels read Drawn ── Close ──> Start may follow
 //
-// Any goroutine may call it, one at a time.
+// Any goroutine may call its methods, but only one at a time.
 type Drawing interface {
-	// Start begins to draw the minibatch of some seeds, at least one. It replaces the minibatch
-	// before, whose StagingBuffer is closed or was never sent.
+	// Start begins to draw the minibatch of the given seeds, of which there must be at least one.
+	// It overwrites the previous minibatch. The StagingBuffer of that minibatch must be closed or
+	// must never have been sent.
 	Start(seeds []int32, keys DrawKeys) error
-	// Wait returns what was drawn; it is valid until the next Start.
+	// Wait waits for the drawing and returns what was drawn. The result is valid until the next
+	// Start.
 	Wait() (*Drawn, error)
 	// PinnedBytes returns the pinned host memory of the drawing.
 	PinnedBytes() int64
@@ -118,14 +130,16 @@ type Drawing interface {
 
 // Drawn is a minibatch whose arrays, except Missing, lie in device memory.
 type Drawn struct {
-	Vertices []int  // [hops+1] number of vertices of the frontier: the seeds, and after each hop
+	// [hops+1] [0]: number of seeds; then number of vertices of the frontier after each hop.
+	Vertices []int
 	Edges    []int  // [hops] number of edges that each hop has drawn
 	Digest   uint64 // sample.Minibatch.EdgesDigest
-	// Faulty is set if seeds or topology break a rule; the other fields are then invalid.
+	// Faulty is set if the seeds or the topology are invalid. The other fields are then invalid
+	// too.
 	Faulty bool
-	// Missing are the vertices of the frontier whose rows are not resident, in its order.
+	// Missing are the vertices of the frontier whose rows are not resident, in frontier order.
 	Missing     []int32
-	MostMissing int          // of any minibatch
+	MostMissing int          // largest length of Missing in any minibatch
 	Original    []int32      // original ids of the frontier
 	Blocks      []DrawnBlock // input layer first
 }
@@ -136,10 +150,11 @@ type DrawnBlock struct {
 	Weights, TransposedWeights []float32
 }
 
-// DownloadIDs copies numbers that were drawn to the host, as Device.Download does.
+// DownloadIDs copies int32 numbers from device memory to the host, as Device.Download copies
+// floats.
 func DownloadIDs(d Device, dst, src []int32) { d.Download(asFloats(dst), asFloats(src)) }
 
-// asFloats returns the memory of numbers as that of floats.
+// asFloats returns the memory of int32 numbers as a slice of float32.
 func asFloats(x []int32) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }

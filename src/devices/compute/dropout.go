@@ -3,28 +3,30 @@ package compute
 import "halognn/src/base/random"
 
 // Dropout bits are a pure function of (run seed, epoch, step, stream, layer, vertex, column), so a
-// mask can be computed anywhere, in any order, and again in a test. Three functions, each called as
-// seldom as possible:
+// mask can be computed anywhere, in any order, and again in a test. They are computed by three
+// functions, each of which is called as rarely as possible:
 //
 //	NewDropoutKey   64-bit mixing, once per layer and minibatch   -> K0, K1
 //	DropoutKey.Row  64-bit mixing, once per row                   -> two 32-bit words
-//	DropoutRow.Bits 32-bit multiplies, shifts and xors per element, all of which vectorise
+//	DropoutRow.Bits 32-bit multiplies, shifts and xors for each element, which compilers vectorise
 //
-// The mixers are random.Mix, which kernels call mix64, and lowbias32 (C. Wellons, 2018).
+// The 64-bit mixing is random.Mix, which kernels call mix64. The 32-bit mixing is lowbias32 (C.
+// Wellons, 2018).
 
 const (
-	// "dropout!": keeps these bits independent of the sampler's, which use the same seed.
+	// The text "dropout!" as a number. It makes the dropout bits independent of the sampler's
+	// random bits, which use the same seed.
 	dropoutDomain = 0x64726f706f757421
 	weyl32        = 0x9e3779b9 // the upper half of random.Golden
 )
 
-// DropoutKey keys the dropout bits of one layer of one minibatch. The bit of (vertex,
-// column) depends on nothing else, so masks agree whatever rank, device or row order computes them.
-// Make it with NewDropoutKey.
+// DropoutKey is the key of the dropout bits of one layer in one minibatch. A bit depends only on
+// the key, the vertex and the column. So masks do not depend on the rank, the device or the order
+// of rows. Make it with NewDropoutKey.
 type DropoutKey struct{ K0, K1 uint32 }
 
-// NewDropoutKey returns the key of one layer of one minibatch; stream is the minibatch's stream of
-// seeds, never the rank.
+// NewDropoutKey returns the key of one layer in one minibatch. The argument stream is the
+// minibatch's stream of seeds, not the rank.
 func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
 	h := random.Mix(seed ^ dropoutDomain)
 	for _, part := range [...]int{epoch, step, stream, layer} {
@@ -42,8 +44,8 @@ func (k DropoutKey) Row(vertex int32) DropoutRow {
 	return DropoutRow{lo: uint32(h), hi: uint32(h >> 32)}
 }
 
-// Bits returns 32 random bits for a column; the element is kept if they are at least
-// DropoutThreshold(p).
+// Bits returns 32 random bits for a column. The element is kept if the bits, as a number, are at
+// least DropoutThreshold(p).
 func (r DropoutRow) Bits(column int) uint32 {
 	x := r.lo + uint32(column)*weyl32
 	x ^= x >> 16
@@ -53,8 +55,8 @@ func (r DropoutRow) Bits(column int) uint32 {
 	return x ^ x>>16
 }
 
-// DropoutThreshold returns p * 2^32, rounded down: bits below it drop the element. It panics unless
-// 0 <= p < 1.
+// DropoutThreshold returns p * 2^32, rounded down. An element is dropped if its bits, as a number,
+// are below this. It panics unless 0 <= p < 1.
 func DropoutThreshold(p float32) uint32 {
 	if !(p >= 0 && p < 1) {
 		panic("compute: dropout probability outside [0,1)")

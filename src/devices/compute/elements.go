@@ -8,15 +8,16 @@ import (
 )
 
 // Matrix is Rows x Cols elements, row-major, without padding: element (i,j) is Data[i*Cols+j] or,
-// of a matrix of bfloat16, BF16[i*Cols+j]. On a device with memory of its own these are address
-// ranges of that memory: the host may slice them but must not read or write their elements.
+// in a matrix of bfloat16, BF16[i*Cols+j]. On a device with its own memory these slices are address
+// ranges of that memory: the host may slice them further, but must not read or write their
+// elements.
 //
-// Kernels write float32 and read float32, unless their methods say that a matrix may be of either
-// type.
+// Kernels read and write float32, unless their methods say that a matrix may be of float32 or
+// bfloat16.
 type Matrix struct {
 	Rows, Cols int
 	Data       []float32
-	BF16       []uint16 // replaces Data: the upper halves of float32 numbers
+	BF16       []uint16 // if not nil, used instead of Data: the upper halves of float32 numbers
 }
 
 // Elements is the type of a matrix's elements (docs/design/32-stored-in-bf16.md).
@@ -36,7 +37,8 @@ func (e Elements) String() string {
 	return "float32"
 }
 
-// Stored returns the type in which rows that a layer reads are stored, once they are complete.
+// Stored returns the type in which complete rows that a layer reads are stored on a device of
+// precision p.
 func (p Precision) Stored() Elements {
 	if p == PrecisionBF16 {
 		return BF16s
@@ -44,7 +46,7 @@ func (p Precision) Stored() Elements {
 	return Float32s
 }
 
-// DType returns the type of rows that have these elements.
+// DType returns the type of feature rows with these elements.
 func (e Elements) DType() DType {
 	if e == BF16s {
 		return BFloat16
@@ -60,10 +62,10 @@ func (e Elements) Size() int {
 	return floatBytes
 }
 
-// Floats returns how many float32 have the memory of n elements.
+// Floats returns how many float32 take the memory of n elements, rounded up.
 func (e Elements) Floats(n int) int { return (n*e.Size() + floatBytes - 1) / floatBytes }
 
-// In returns the matrix whose elements lie in memory, from its beginning on.
+// In returns the matrix whose elements are stored from the beginning of the slice memory on.
 func (e Elements) In(memory []float32, rows, cols int) Matrix {
 	m := Matrix{Rows: rows, Cols: cols}
 	if n := rows * cols; e == BF16s {
@@ -94,10 +96,11 @@ func (m Matrix) RowsAt(lo, hi int) Matrix {
 	return part
 }
 
-// Row returns row i of m, of float32, as a view.
+// Row returns row i of m as a view. m must be of float32.
 func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 
-// Memory returns the memory of m's elements, as Device.Upload and Download copy it.
+// Memory returns the memory of m's elements as float32, so that Device.Upload and Download can copy
+// it.
 func (m Matrix) Memory() []float32 {
 	if m.BF16 == nil {
 		return m.Data
@@ -134,7 +137,8 @@ func (m Matrix) Narrow(src []float32) {
 	}
 }
 
-// Load sets dst to the elements of a matrix of a device. scratch grows as needed.
+// Load copies the elements of a matrix in device memory to dst, as float32. It allocates scratch if
+// it needs more of it.
 func Load(d Device, dst []float32, m Matrix, scratch *[]float32) {
 	if m.BF16 == nil {
 		d.Download(dst, m.Data)
@@ -145,8 +149,8 @@ func Load(d Device, dst []float32, m Matrix, scratch *[]float32) {
 	BF16s.In(*scratch, m.Rows, m.Cols).Widen(dst)
 }
 
-// Store sets a matrix of a device to rows of the host, rounded as the device's Precision stores
-// rows. scratch grows as needed.
+// Store copies rows from the host to a matrix in device memory. It rounds them to the type in which
+// the device's Precision stores rows. It allocates scratch if it needs more of it.
 func Store(d Device, m Matrix, src []float32, scratch *[]float32) {
 	p := d.Capabilities().Precision
 	switch {
@@ -165,8 +169,8 @@ func Store(d Device, m Matrix, src []float32, scratch *[]float32) {
 	}
 }
 
-// FromBF16 returns the number that the bits x of a bfloat16 stand for.
+// FromBF16 returns the number of a bfloat16 whose bits are x.
 func FromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
-// ToBF16 rounds as PrecisionBF16 does.
+// ToBF16 rounds a number to bfloat16, as PrecisionBF16 does, and returns the bits.
 func ToBF16(x float32) uint16 { return uint16(math.Float32bits(PrecisionBF16.Round(x)) >> 16) }

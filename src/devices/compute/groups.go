@@ -2,10 +2,10 @@ package compute
 
 import "fmt"
 
-// Groups cut the rows of a product into groups of consecutive rows, each with weights of its own:
-// those of group g begin at element g*Stride.
+// Groups divide the rows of a product into groups of consecutive rows. Each group has its own
+// weights: those of group g begin at element g*Stride.
 type Groups struct {
-	Ends   []int32 // [G] group g has the rows Ends[g-1] to Ends[g]-1, the first from row 0 on
+	Ends   []int32 // [G] group g has the rows Ends[g-1] to Ends[g]-1; group 0 begins at row 0
 	Stride int
 }
 
@@ -22,22 +22,22 @@ func (g Groups) Weights(w []float32, i, rows, cols int) Matrix {
 	return Matrix{Rows: rows, Cols: cols, Data: w[i*g.Stride:][:rows*cols]}
 }
 
-// GroupKernels are products of groups of rows, each group with its own weights, as graphs of many
-// relations need them: one call computes them all, however small they are. Factors that are rows
-// may be of either type.
+// GroupKernels are products of groups of rows, each group with its own weights, as graphs with many
+// relations need them. One call computes the products of all groups, even if they are small. The
+// factors x and dy may be of float32 or bfloat16.
 type GroupKernels interface {
-	// GroupMatMul sets y = x w_gᵀ in the rows of each group g:  y [R,O], x [R,F], w_g [O,F].
+	// GroupMatMul sets y = x w_gᵀ in the rows of each group g. y [R,O], x [R,F], w_g [O,F].
 	GroupMatMul(y, x Matrix, w []float32, g Groups)
-	// GroupMatMulInput sets dx = dy w_g in the rows of each group:  dx [R,F], dy [R,O], w_g [O,F].
+	// GroupMatMulInput sets dx = dy w_g in the rows of each group g. dx [R,F], dy [R,O], w_g [O,F].
 	GroupMatMulInput(dx, dy Matrix, w []float32, g Groups)
-	// GroupMatMulWeights sets dw_g = dyᵀ x over the rows of each group, summed in chunks; zero for
-	// a group without rows:  dw_g [O,F], dy [R,O], x [R,F].
+	// GroupMatMulWeights sets dw_g = dyᵀ x over the rows of each group g, summed in chunks. For a
+	// group without rows dw_g is zero. dw_g [O,F], dy [R,O], x [R,F].
 	GroupMatMulWeights(dw []float32, dy, x Matrix, g Groups)
-	// GroupDense sets y = x w_gᵀ + b_g in the rows of each group:  b_g [O], which follow each
-	// other.
+	// GroupDense sets y = x w_gᵀ + b_g in the rows of each group g. The biases b_g [O] follow each
+	// other in b.
 	GroupDense(y, x Matrix, w, b []float32, g Groups)
-	// GroupDenseBackward is the gradient of GroupDense: dw_g as in GroupMatMulWeights, and db_g
-	// [O], the sum of the rows of dy in the group. dy is of float32.
+	// GroupDenseBackward is the gradient of GroupDense. It sets dw_g as GroupMatMulWeights does,
+	// and db_g [O] to the sum of the group's rows of dy. dy must be of float32.
 	GroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups)
 }
 
@@ -72,8 +72,8 @@ func CheckGroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups) Call {
 	return c
 }
 
-// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit, and that the
-// argument set is of float32.
+// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit. The argument
+// set is the matrix that the kernel writes. It must be of float32.
 func checkGroups(kernel string, set, y, x Matrix, w []float32, g Groups) Call {
 	n, at := len(g.Ends), 0
 	rises := true
@@ -90,7 +90,7 @@ func checkGroups(kernel string, set, y, x Matrix, w []float32, g Groups) Call {
 		Flops: productFlops(y, x)}
 }
 
-// GroupMatMulInParts is the definition of GroupMatMul: a product for each group.
+// GroupMatMulInParts defines what GroupMatMul computes, with a product for each group.
 func GroupMatMulInParts(p *Probe, k LinearKernels, y, x Matrix, w []float32, g Groups) {
 	defer p.Start(CheckGroupMatMul(y, x, w, g)).Done()
 	for i := range g.Ends {
@@ -99,7 +99,7 @@ func GroupMatMulInParts(p *Probe, k LinearKernels, y, x Matrix, w []float32, g G
 	}
 }
 
-// GroupMatMulInputInParts is the definition of GroupMatMulInput.
+// GroupMatMulInputInParts defines what GroupMatMulInput computes, with a product for each group.
 func GroupMatMulInputInParts(p *Probe, k LinearKernels, dx, dy Matrix, w []float32, g Groups) {
 	defer p.Start(CheckGroupMatMulInput(dx, dy, w, g)).Done()
 	for i := range g.Ends {
@@ -109,7 +109,8 @@ func GroupMatMulInputInParts(p *Probe, k LinearKernels, dx, dy Matrix, w []float
 	}
 }
 
-// GroupMatMulWeightsInParts is the definition of GroupMatMulWeights.
+// GroupMatMulWeightsInParts defines what GroupMatMulWeights computes, with a product for each
+// group.
 func GroupMatMulWeightsInParts(p *Probe, k LinearKernels, dw []float32, dy, x Matrix, g Groups) {
 	defer p.Start(CheckGroupMatMulWeights(dw, dy, x, g)).Done()
 	for i := range g.Ends {
@@ -118,7 +119,7 @@ func GroupMatMulWeightsInParts(p *Probe, k LinearKernels, dw []float32, dy, x Ma
 	}
 }
 
-// GroupDenseInParts is the definition of GroupDense: a product and a bias for each group.
+// GroupDenseInParts defines what GroupDense computes, with a product and a bias for each group.
 func GroupDenseInParts(p *Probe, k LinearKernels, y, x Matrix, w, b []float32, g Groups) {
 	defer p.Start(CheckGroupDense(y, x, w, b, g)).Done()
 	for i := range g.Ends {
@@ -128,7 +129,7 @@ func GroupDenseInParts(p *Probe, k LinearKernels, y, x Matrix, w, b []float32, g
 	}
 }
 
-// GroupDenseBackwardInParts is the definition of GroupDenseBackward.
+// GroupDenseBackwardInParts defines what GroupDenseBackward computes, with kernels for each group.
 func GroupDenseBackwardInParts(p *Probe, k LinearKernels, dw, db []float32, dy, x Matrix,
 	g Groups) {
 	defer p.Start(CheckGroupDenseBackward(dw, db, dy, x, g)).Done()

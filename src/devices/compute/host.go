@@ -9,16 +9,17 @@ import (
 // DType is the element type of stored feature rows.
 type DType uint8
 
-// The element types a shard may hold. Rows travel in the shard's type and are converted at use.
+// The element types of feature rows. Rows are sent to other ranks in their stored type, and
+// converted when they are used.
 const (
 	Float32 DType = iota
 	Float16
-	Int8  // multiplied by a scale for each column, see Rows.Scale
+	Int8  // multiplied by a scale for each column; see Rows.Scale
 	Int16 // only for sums of Int8 rows
 
-	BFloat16 // only for hidden rows that are stored so; datasets have none
+	BFloat16 // only for hidden rows; feature rows of datasets are never bfloat16
 
-	// The elements of a sparse row are its entries, of which rows have different numbers:
+	// The elements of a sparse row are its entries, and rows may have different numbers of entries:
 	Sparse     // a column, int32, and its value, float32
 	SparseOnes // only a column: all values are 1
 )
@@ -40,20 +41,21 @@ func (t DType) Size() int { return dtypes[t].size }
 // String returns the NumPy name of the type.
 func (t DType) String() string { return dtypes[t].name }
 
-// TypeNamed returns the type of feature rows that has this name in a dataset.
+// TypeNamed returns the type of feature rows that has the given name in a dataset.
 func TypeNamed(name string) (t DType, known bool) {
 	i := slices.IndexFunc(dtypes[:], func(t dtype) bool { return t.name == name })
 	t = DType(max(0, i))
 	return t, i >= 0 && t != Int16 && t != BFloat16
 }
 
-// IsSparse reports whether the elements of rows are entries.
+// IsSparse reports whether rows of this type are sparse.
 func (t DType) IsSparse() bool { return t == Sparse || t == SparseOnes }
 
 // RowRef refers to one feature row: a table and a row of that table.
 type RowRef uint64
 
-// RefRowBits leaves 2^16 tables of up to 2^48 rows each.
+// RefRowBits is the number of bits of a RowRef for the row. It allows 2^16 tables of up to 2^48
+// rows each.
 const RefRowBits = 48
 
 // MakeRowRef packs a table number and a row of that table.
@@ -65,33 +67,35 @@ func (r RowRef) Table() int { return int(r >> RefRowBits) }
 // Row returns the row within the table.
 func (r RowRef) Row() int { return int(r & (1<<RefRowBits - 1)) }
 
-// Rows is a list of feature rows, each wherever it lies: the rank's own shard, a peer's shard, a
-// cache, a receive buffer. Nothing is copied or permuted to make one
+// Rows is a list of references to feature rows. Each row stays where it lies: in the rank's own
+// shard, a peer's shard, a cache or a receive buffer. To make the list, no row is copied or moved
 // (docs/design/05-rows-stay-where-they-lie.md). Row i is row Of[i].Row() of Tables[Of[i].Table()].
 type Rows struct {
 	Cols   int
 	Type   DType
-	Tables [][]byte // each a whole number of rows of Cols elements
+	Tables [][]byte // each has a whole number of rows of Cols elements
 	Of     []RowRef
 
-	// InOrder: row i is row i of Tables[0], and Of is not used. For SegmentRows alone.
+	// InOrder says that row i is row i of Tables[0], and that Of is not used. Only SegmentRows takes
+	// such rows.
 	InOrder bool
 
-	// Sparse rows only. Vertex v has the entries Ends[v] to Ends[v+1]-1 of the whole graph; Ends
-	// [N+1]. Row i has Lengths[i] entries of its table, from entry Of[i].Row() on.
+	// Only for sparse rows. If all entries of the graph are numbered, vertex v has the entries
+	// Ends[v] to Ends[v+1]-1; Ends [N+1]. Row i consists of the Lengths[i] entries of its table
+	// from entry Of[i].Row() on.
 	Ends    []int64
 	Lengths []int32
 
-	// Scale [Cols] multiplies the columns of results made from Int8 rows, whose sums are exact. nil
-	// means 1.
+	// Scale [Cols] multiplies the columns of results that are computed from Int8 rows. The sums
+	// before this are exact. If nil, the scale is 1.
 	Scale []float32
 
-	// Tables from Wide on, unless Wide is 0, hold sums of rows, whose type WideType is wider than
-	// Type. Row i of any table begins at byte i times RowBytes.
+	// If Wide is not 0, the tables from number Wide on hold sums of rows. Their type, WideType, is
+	// wider than Type. In every table, row i begins at byte i times RowBytes.
 	Wide     int
 	WideType DType
 
-	// Mixed: Of also refers to rows of other sizes, which SegmentRows must not read.
+	// Mixed says that Of also refers to rows of other sizes. SegmentRows must not be given these.
 	Mixed bool
 }
 
@@ -111,9 +115,9 @@ func (r *Rows) TypeOf(i int) DType {
 	return r.Type
 }
 
-// SumType returns the type in which a sum of rows travels, and the largest number of rows in one
-// sum: sums of Int8 rows are exact in Int16, a maximum keeps its type, and everything else is
-// Float32.
+// SumType returns the type in which the sum (or maximum) of rows is sent to another rank, and the
+// largest number of rows in one sum. Sums of Int8 rows are sent exactly as Int16. A maximum keeps
+// the rows' type. Everything else is sent as Float32.
 func (t DType) SumType(how Reduction, weighted bool) (of DType, most int) {
 	switch {
 	case t != Int8 || weighted:
@@ -138,7 +142,7 @@ const (
 	ReduceMax
 )
 
-// String returns the name of the row that a reduction makes.
+// String returns the name of the reduction's result, such as "mean".
 func (r Reduction) String() string {
 	return [...]string{"nothing", "mean", "sum", "maximum"}[r]
 }
@@ -146,39 +150,42 @@ func (r Reduction) String() string {
 // Host has the kernels that prepare minibatches. Its methods are single-threaded and safe for
 // concurrent use.
 type Host interface {
-	// GatherRows sets dst[i] = row i of rows, converted to float32, scaled, and rounded to the type
-	// of dst, for the first dst.Rows rows.
+	// GatherRows sets dst[i] to row i of rows, for the first dst.Rows rows. The row is converted to
+	// float32, scaled, and rounded to the type of dst.
 	GatherRows(dst Matrix, rows Rows)
 
-	// SegmentRows sets dst[d] to the reduction of the rows rows[i], i in segment d. weights [E],
-	// for ReduceSum only, may be nil. A segment may have groups (see Segments): the sum of a group
-	// begins with its first row and adds the others in order, and the sum of a segment begins with
-	// that of its first group. So a group that is given only by its sum leads to the same bits. The
-	// complete result is rounded to the type of dst.
+	// SegmentRows sets dst[d] to the reduction of the rows i in segment d. weights [E] may be given
+	// only for ReduceSum; nil means that the sum is not weighted. A segment may consist of groups
+	// (see Segments). Then the rows of each group are added up in order, and the sums of the groups
+	// are added in order. So if another rank has added up a group, its sum leads to the same bits.
+	// At the end the result is rounded to the type of dst.
 	SegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows)
 
-	// SliceRows copies rows ids[i] of table (rowBytes bytes each) to dst, in order: the rows that a
-	// rank sends to another one.
+	// SliceRows copies the rows ids[i] of table to dst, in order. A row has rowBytes bytes. A rank
+	// so collects the rows that it sends to another rank.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
 
-	// SparseAdam updates rows of p, and of their moments m and v, by the sums of their gradients.
+	// SparseAdam updates some rows of p, and of their moments m and v, with the sums of the rows'
+	// gradients.
 	SparseAdam(p, m, v Matrix, of RowGradients, o SparseAdamOptions)
 
-	// AddInto sets sum[i] += x[i]: the rank-order sum of the reproducible allreduce.
+	// AddInto adds x[i] to sum[i]. The reproducible allreduce uses it to add in the order of ranks.
 	AddInto(sum, x []float32)
 
-	// ToBF16 sets dst[i] to x[i] as bfloat16, rounded as PrecisionBF16 rounds; FromBF16 widens.
+	// ToBF16 sets dst[i] to x[i] as bfloat16, rounded as PrecisionBF16 rounds. FromBF16 converts
+	// bfloat16 to float32.
 	ToBF16(dst []uint16, x []float32)
 	FromBF16(dst []float32, x []uint16)
 }
 
-// CheckGatherRows checks the arguments of GatherRows. The host itself checks that Of refers to rows
-// of tables.
+// CheckGatherRows checks the arguments of GatherRows, except that each Host must itself check that
+// Of refers to rows of the tables.
 func CheckGatherRows(dst Matrix, rows Rows) {
 	checkStoredColumns("GatherRows", dst, rows.Cols)
 }
 
-// CheckSegmentRows checks the arguments of SegmentRows, as CheckGatherRows does.
+// CheckSegmentRows checks the arguments of SegmentRows, except that each Host must itself check
+// that Of refers to rows of the tables.
 func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows) {
 	checkStoredReduction("SegmentRows", dst, s)
 	checkStoredColumns("SegmentRows", dst, rows.Cols)
@@ -199,7 +206,8 @@ func checkHow(how Reduction, s Segments, weights []float32) {
 	}
 }
 
-// CheckSliceRows checks the arguments of SliceRows. The host itself checks the range of ids.
+// CheckSliceRows checks the arguments of SliceRows, except that each Host must itself check the
+// range of ids.
 func CheckSliceRows(dst []byte, rowBytes int, ids []int32) {
 	CheckLengths("SliceRows", len(dst), rowBytes*len(ids))
 }

@@ -4,13 +4,14 @@ import "fmt"
 
 // LinearKernels are matrix products, biases, and their gradients.
 type LinearKernels interface {
-	// MatMul sets y = x wᵀ, or y += x wᵀ if add:  y [R,O], x [R,F], of either type, w [O,F].
-	MatMul(y, x, w Matrix, add bool)
-	// MatMulInput sets dx = dy w, or dx += dy w if add:  dx [R,F], dy [R,O], of either type, w
+	// MatMul sets y = x wᵀ or, if add is set, y += x wᵀ. y [R,O], x [R,F] of float32 or bfloat16, w
 	// [O,F].
+	MatMul(y, x, w Matrix, add bool)
+	// MatMulInput sets dx = dy w or, if add is set, dx += dy w. dx [R,F], dy [R,O] of float32 or
+	// bfloat16, w [O,F].
 	MatMulInput(dx, dy, w Matrix, add bool)
-	// MatMulWeights sets dw = dyᵀ x, with rows summed in chunks except on a GPU:  dw [O,F], dy
-	// [R,O] and x [R,F], of either type.
+	// MatMulWeights sets dw = dyᵀ x. Rows are summed in chunks, except on a GPU. dw [O,F], dy [R,O]
+	// and x [R,F] of float32 or bfloat16.
 	MatMulWeights(dw, dy, x Matrix)
 
 	// AddBias adds b [O] to every row of y [R,O].
@@ -18,15 +19,17 @@ type LinearKernels interface {
 	// ColumnSum sets db [O] to the sum of the rows of dy [R,O], in chunks.
 	ColumnSum(db []float32, dy Matrix)
 
-	// AddScaled sets y = z + (1+scale[0]) x:  y, z, x [R,O], of either type, scale [1]. y may be z.
+	// AddScaled sets y = z + (1+scale[0]) x. y, z, x [R,O] of float32 or bfloat16, scale [1]. y may
+	// be z.
 	AddScaled(y, z, x Matrix, scale []float32)
-	// CopyColumns sets columns [at, at+n) of y to columns [from, from+n) of x, or adds them if add:
-	// y, x of R rows, x of either type.
+	// CopyColumns copies columns [from, from+n) of x to columns [at, at+n) of y or, if add is set,
+	// adds them. y and x have R rows; x may be of float32 or bfloat16.
 	CopyColumns(y Matrix, at int, x Matrix, from, n int, add bool)
-	// Transpose sets y = xᵀ: y [O,R], x [R,O].
+	// Transpose sets y = xᵀ. y [O,R], x [R,O].
 	Transpose(y, x Matrix)
-	// Dot sets sum[0] to the sum of x[r,j]*y[r,j], rows in chunks, by columns (see Device.Settle):
-	// x, y [R,O], y of either type, sum [1].
+	// Dot sets sum[0] to the sum of x[r,j]*y[r,j]. It sums each column over the rows in chunks,
+	// then the columns. The result may be incomplete before Device.Settle. x [R,O], y [R,O] of
+	// float32 or bfloat16, sum [1].
 	Dot(sum []float32, x, y Matrix)
 }
 

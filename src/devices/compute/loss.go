@@ -7,35 +7,39 @@ import (
 
 // LossKernels are losses with their gradients. They return when the result is on the host.
 type LossKernels interface {
-	// SoftmaxCrossEntropy returns the sum over rows of the loss times scale, and the number of rows
-	// whose largest logit (first one on a tie) is the label; it sets dlogits to the gradient of
-	// that loss unless dlogits.Data is nil. labels[i] in [0,C).
+	// SoftmaxCrossEntropy returns the sum of the loss over rows, times scale. It also returns the
+	// number of rows in which the label has the largest logit; of equal logits the first counts as
+	// the largest. Unless dlogits.Data is nil, it sets dlogits to the gradient of the returned
+	// loss. labels[i] must be in [0,C).
 	SoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32, scale float32) (loss float64,
 		correct int)
-	// SigmoidBCE is the multi-label loss: the sum over all elements of the binary cross-entropy
-	// times scale. targets [R*C] are 0 or 1. counts are true positives, false positives and false
-	// negatives of logit > 0, for micro-F1.
+	// SigmoidBCE is the loss for vertices with several labels: the sum of the binary cross-entropy
+	// over all elements, times scale. targets [R*C] must be 0 or 1. counts are the numbers of true
+	// positives, false positives and false negatives, where logit > 0 predicts 1; micro-F1 is
+	// computed from them.
 	SigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32) (loss float64, counts [3]int)
 }
 
-// QueuedLoss has the device memory of a loss that the host does not wait for: for its result and,
-// if the result is not finite, for the places of the first numbers that are not.
+// QueuedLoss has the device memory for a loss that the host does not wait for. There is memory for
+// the result and, if the result is not finite, for the places of the first numbers that are not
+// finite.
 type QueuedLoss struct {
-	// Head [4+len(Extras)] receives the loss times scale and three counts, which for
-	// SoftmaxCrossEntropy are rows: right, wrong, wrong. Then it receives Extras, from the host.
+	// Head [4+len(Extras)] receives the loss times scale and three counts. For SoftmaxCrossEntropy
+	// these are the number of right rows, that of wrong rows, and the latter again. Then come the
+	// Extras, numbers from the host.
 	Head, Extras []float32
 
-	// Suspects are searched if the loss is not finite: at most MostSuspects, as they are when the
-	// kernel runs. Places [PlacesLen] receives what is found; later losses do not change it.
-	// Nothing is searched if Skipped [1], the one in the Bound of the updates, is not 0: then the
-	// first bad loss was that of an earlier step, here or on another rank.
+	// Suspects are the arrays that are searched if the loss is not finite, at most MostSuspects,
+	// with their content when the kernel runs. Places [PlacesLen] receives what is found. Later
+	// losses do not change it. If Skipped [1], which is also in the Bound of the updates, is not 0,
+	// nothing is searched: the first bad loss was then in an earlier step, here or on another rank.
 	Suspects []Suspect
 	Places   []float32
 	Skipped  []float32
 }
 
-// MostSuspects is how many arrays a loss may search, LossExtras how many numbers from the host
-// follow it in Head, and PlacesLen the size of QueuedLoss.Places.
+// MostSuspects is the largest number of arrays that a loss may search. LossExtras is the number of
+// Extras in QueuedLoss. PlacesLen is the length of QueuedLoss.Places.
 const (
 	MostSuspects = 24
 	LossExtras   = 12
@@ -43,14 +47,14 @@ const (
 )
 
 // Suspect is a matrix in device memory whose numbers may have stopped being finite. Vertices, a
-// host array, names those of its first rows.
+// host array, has the vertices of its first rows.
 type Suspect struct {
 	X        Matrix
 	Vertices []int32
 }
 
-// Place reads Places on the host. For suspect k it returns the first row with a number that is not
-// finite, or -1, and the vertex of the row, or -1.
+// Place reads a copy of QueuedLoss.Places on the host. For suspect k it returns the first row with
+// a number that is not finite, or -1, and the vertex of this row, or -1 if it is not known.
 func Place(places []float32, k int) (row, vertex int) {
 	of := places[1+2*k:]
 	return int(math.Float32bits(of[0])) - 1, int(math.Float32bits(of[1])) - 1

@@ -7,17 +7,19 @@ import (
 
 // OptimizerKernels update parameters.
 type OptimizerKernels interface {
-	// Adam updates p and the moments m, v with gradient g, all of one length.
+	// Adam updates p and the moments m and v with the gradient g. All have the same length.
 	Adam(p, g, m, v []float32, o AdamOptions)
-	// SGD updates p and the momentum buffer with gradient g.
+	// SGD updates p and the momentum buffer buf with the gradient g.
 	SGD(p, g, buf []float32, o SGDOptions)
 }
 
-// AdamOptions are the settings of one Adam or AdamW update. Step counts from 1.
+// AdamOptions are the settings of one update of Adam or AdamW. Step is the number of the update,
+// counted from 1.
 type AdamOptions struct {
 	LR, Beta1, Beta2, Eps, WeightDecay float64
 
-	// Decoupled is AdamW: p *= 1 - LR*WeightDecay first. Otherwise decay is added to the gradient.
+	// Decoupled selects AdamW: first p *= 1 - LR*WeightDecay. Otherwise the weight decay is added
+	// to the gradient.
 	Decoupled bool
 	Step      int
 
@@ -33,17 +35,18 @@ type SGDOptions struct {
 	Within Bound
 }
 
-// Bound is for updates along gradients whose loss the host has not read: they are made as long as
-// the loss of every step was finite and at most Limit. The zero Bound allows all. Only accelerators
-// queue steps; other devices obey a Bound because computetest compares all devices.
+// Bound is for updates with gradients whose loss the host has not read. An update is made only if
+// the loss of this step and of all steps before was finite and at most Limit. The zero Bound allows
+// all updates. Only accelerators need it, because only they queue steps. Other devices obey it too,
+// so that computetest can compare all devices.
 type Bound struct {
-	Loss    []float32 // [1] loss of the step; nil: no bound
-	Skipped []float32 // [1] not 0 after a skipped update; later ones are skipped too
+	Loss    []float32 // [1] loss of the step; nil if there is no bound
+	Skipped []float32 // [1] not 0 after a skipped update; all later updates are then skipped too
 	Limit   float64
 }
 
-// Allows reports whether an update is made, and sets Skipped, on a device whose memory is the
-// host's.
+// Allows reports whether an update is made. If not, it sets Skipped. It is for devices that use
+// host memory.
 func (b *Bound) Allows() bool {
 	if b.Loss == nil {
 		return true
@@ -61,9 +64,9 @@ func CheckAdam(p, g, m, v []float32) Call {
 	return Call{Kernel: "Adam", Bytes: 7 * floatBytes * len(p), Update: true}
 }
 
-// RowGradients are the gradients of some rows: that of Rows[i] is the sum of the rows Indices[k] of
-// Gradients, k from Indptr[i] to Indptr[i+1]-1, in this order. There is at least one of them. No
-// row is listed twice.
+// RowGradients are the gradients of some rows. The gradient of row Rows[i] is the sum of the rows
+// Indices[k] of Gradients, for k from Indptr[i] to Indptr[i+1]-1, in this order. Every row has at
+// least one gradient. No row is listed twice.
 type RowGradients struct {
 	Rows, Indptr, Indices []int32
 	Gradients             Matrix
@@ -75,7 +78,7 @@ func (g RowGradients) Part(lo, hi int) RowGradients {
 	return g
 }
 
-// SparseAdamOptions are the numbers of an update of rows by their gradients g:
+// SparseAdamOptions are the numbers in an update of rows p with their gradients g:
 //
 //	m += First*(g-m);  v += Second*(g*g-v);  p = Decay*p + Step * m / (sqrt(v) + Eps)
 //
@@ -120,22 +123,22 @@ func CheckSGD(p, g, buf []float32) Call {
 	return Call{Kernel: "SGD", Bytes: 5 * floatBytes * len(p), Update: true}
 }
 
-// AdamCoefficients are the numbers of one Adam update, computed in float64 and then rounded:
+// AdamCoefficients are the numbers in one update of Adam, computed in float64 and then rounded to
+// float32:
 //
 //	g += L2*p;  m = Beta1*m + OneMinusBeta1*g;  v = Beta2*v + OneMinusBeta2*g*g
 //	p = Decay*p - Step * m / (sqrt(v)*Root + Eps)
 type AdamCoefficients struct {
 	L2, Decay                                  float32
 	Beta1, OneMinusBeta1, Beta2, OneMinusBeta2 float32
-	Step                                       float32 // LR over the bias correction of m
-	// 1 over the square root of the bias correction of v
+	Step                                       float32 // LR divided by the bias correction of m
+	// 1 divided by the square root of the bias correction of v.
 	Root float32
 	Eps  float32
 }
 
-// Coefficients returns the numbers of the update that o describes.
-// Source: Kingma and Ba, ICLR 2015, section 2; decoupled decay: Loshchilov and Hutter, ICLR 2019,
-// Algorithm 2.
+// Coefficients returns the numbers in the update that o describes. Source: Kingma and Ba, ICLR
+// 2015, section 2; decoupled decay: Loshchilov and Hutter, ICLR 2019, Algorithm 2.
 func (o AdamOptions) Coefficients() AdamCoefficients {
 	t := float64(o.Step)
 	c := AdamCoefficients{

@@ -2,37 +2,39 @@ package compute
 
 import "math"
 
-// Alignment is the alignment of the arrays of a minibatch in pinned memory: enough for fast
-// products and loads of 16 bytes.
+// Alignment is the alignment, in bytes, of a minibatch's arrays in pinned memory. It is enough for
+// fast matrix products and loads of 16 bytes.
 const Alignment = 256
 
-// Growth bounds the inputs of other minibatches, as multiples of those of one: the rows of the
-// input layer's destinations and of its sources, the labels, and the arrays of each hop. The zero
-// value gives no bound. Alone is set if no rows come from other ranks.
+// Growth bounds the inputs of all minibatches, as multiples of the inputs of one of them: the rows
+// of the input layer's destinations and of its sources, the labels, and the arrays of each hop. The
+// zero value means that no bound is known. Alone is set if no rows come from other ranks.
 type Growth struct {
 	Destinations, Sources, Labels float64
 	Hops                          []float64
 	Alone                         bool
-	// of minibatches that a device draws, instead of Destinations, Sources and Hops: the most rows
-	// that are sent, which may be none with this one
+	// For minibatches that a device draws, used instead of Destinations, Sources and Hops: the
+	// largest number of rows that are sent. It is no multiple, because the minibatch at hand may
+	// send none.
 	Missing int
 }
 
 // HopEnd is where the arrays of a hop end in Inputs.
 type HopEnd struct{ Segments, Weights, Vertices int }
 
-// RowsAt says where the rows of the input layer are to be read.
+// RowsAt says where the device reads the rows of the input layer.
 type RowsAt int
 
 const (
-	// rows are sent, or the results that the host makes of them, whichever take fewer bytes
+	// The host sends rows, or results that it computes from them, whichever take fewer bytes.
 	RowsAnywhere RowsAt = iota
-	RowsInPlace         // the same, but the host makes nothing of rows that are mapped
-	RowsOnDevice        // the device has all of them
+	// The same, but the host computes nothing from rows that the device has mapped.
+	RowsInPlace
+	RowsOnDevice // all rows are in device memory
 )
 
-// PinnedRoom returns the bytes of pinned memory that hold all inputs like these and larger by g,
-// but no more than the argument most; 0 if g gives no bound.
+// PinnedRoom returns the bytes of pinned memory for inputs that are larger than these by g. It
+// returns at most the number of the argument most. If g gives no bound, it returns 0.
 func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int {
 	if g.Labels == 0 {
 		return 0
@@ -58,15 +60,16 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int
 		from = end
 	}
 
-	// made is the size of the results that the host makes of rows; apart is the size of the rows
-	// from which a device makes the same results.
+	// The variable made is the size of the results that the host computes from rows. The variable
+	// apart is the size of the rows from which the device computes the same results.
 	width := float64(in.Rows.Cols * stored.Size())
 	destinations := g.Destinations * float64(in.Destinations)
 	sources := g.Sources * float64(len(in.Rows.Of))
 	if in.Drawing != nil && at != RowsOnDevice {
 		sources = float64(g.Missing)
 	}
-	made, apart := 0.0, 16*sources+float64(4*len(in.Rows.Scale)) // references and addresses
+	// Bytes of references and addresses.
+	made, apart := 0.0, 16*sources+float64(4*len(in.Rows.Scale))
 	if at != RowsOnDevice {
 		apart += sources * float64(in.Rows.RowBytes())
 	}
@@ -77,7 +80,7 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int
 		made += sources * width
 	}
 	if in.Drawing != nil {
-		made = math.Inf(1) // the host has no edges to make means by
+		made = math.Inf(1) // the host does not have the edges, so it cannot compute means
 	} else if in.Reduce != NoReduction {
 		made += destinations * width
 		apart += g.Hops[0] * float64(8*len(in.Input.Indptr)+4*(len(in.Input.Indices)+
@@ -88,8 +91,9 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int
 	} else {
 		room += min(made, apart)
 	}
-	// Each array is aligned: of rows these are own, reduced and all ones, or references, addresses,
-	// pointers, indices, weights, counts, scales and the rows.
+	// Each array is aligned. For rows there are up to ofRows arrays: own rows, reduced rows and all
+	// rows, or references, addresses, pointers, indices, weights, counts, scales and the rows
+	// themselves.
 	const ofRows = 8
 	return int(min(math.Ceil(room)+float64((arrays+ofRows)*Alignment), float64(most)))
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Precision is the precision of the factors of matrix products, and of the rows that are stored as
-// factors (Stored). In every precision products are summed in float32, and everything else
-// (weights, optimizer state, sums over edges and rows, norms, losses) is float32.
+// Precision is the precision of the factors of matrix products, and of rows that are stored already
+// rounded as factors (Stored). With every precision, products are summed in float32. Everything
+// else (weights, optimiser state, sums over edges and rows, norms, losses) is float32 too.
 type Precision string
 
 const (
@@ -18,7 +18,8 @@ const (
 	// float32.
 	PrecisionBF16 Precision = "bf16"
 	// PrecisionTF32 rounds every factor to what NVIDIA calls TF32: 11 bits of significand, and the
-	// range of float32. Tensor cores get factors as they are and may cut the other bits off.
+	// range of float32. Tensor cores get unrounded factors and may cut off the other bits instead
+	// of rounding.
 	PrecisionTF32 Precision = "tf32"
 )
 
@@ -27,12 +28,13 @@ type precision struct {
 	dropped, bytes int
 }
 
-// precisions has for each precision the low bits of a float32 that rounding drops, and the bytes of
-// a rounded factor where it is multiplied fastest; 0 if a GPU's factors are not copied.
+// precisions has, for each precision, the number of low bits of a float32 that rounding drops. The
+// last number is the bytes of a rounded factor on a GPU, or 0 if the GPU multiplies the factors
+// without rounded copies.
 var precisions = []precision{{PrecisionFloat32, 0, 0}, {PrecisionBF16, 16, 2},
 	{PrecisionTF32, 13, 0}}
 
-// Precisions lists the words of all precisions, for messages.
+// Precisions returns the names of all precisions as text, for messages.
 func Precisions() string {
 	var all []string
 	for _, p := range precisions {
@@ -49,25 +51,27 @@ func (p Precision) find() (q precision, known bool) {
 	return q, false
 }
 
-// Known says whether p is one of the precisions.
+// Known reports whether p is one of the precisions.
 func (p Precision) Known() bool {
 	_, known := p.find()
 	return known
 }
 
-// Dropped returns the number of low bits that rounding removes from a float32; 0: no rounding.
+// Dropped returns the number of low bits that rounding removes from a float32. It is 0 if nothing
+// is rounded.
 func (p Precision) Dropped() int {
 	q, _ := p.find()
 	return q.dropped
 }
 
-// FactorBytes returns the bytes of a rounded factor on a GPU; 0 if it makes no rounded copies.
+// FactorBytes returns the bytes of an element of a rounded factor on a GPU. It is 0 if the GPU
+// makes no rounded copies.
 func (p Precision) FactorBytes() int {
 	q, _ := p.find()
 	return q.bytes
 }
 
-// Round rounds x to the nearest number that a factor may be, ties to even. NaN stays NaN.
+// Round rounds x to the nearest number of precision p, ties to even. NaN stays NaN.
 func (p Precision) Round(x float32) float32 {
 	n := p.Dropped()
 	if n == 0 {
@@ -75,7 +79,7 @@ func (p Precision) Round(x float32) float32 {
 	}
 	bits, low := math.Float32bits(x), uint32(1)<<n-1
 	if x != x {
-		bits |= 0x400000 // keep a NaN whose bits are all among the dropped ones
+		bits |= 0x400000 // a NaN stays a NaN even if its only bits are among the dropped ones
 	} else {
 		bits += low/2 + bits>>n&1
 	}

@@ -3,8 +3,8 @@ package compute
 import "time"
 
 // Call is the cost of one call of a kernel: lower bounds of the bytes moved and of the operations.
-// Every operand counts once; a row that edges refer to counts once for each edge, as if nothing
-// were cached.
+// Every operand counts once, but a row to which edges refer counts once for each edge, as if
+// nothing were cached.
 type Call struct {
 	Kernel string
 	Bytes  int  // number of bytes read and written
@@ -16,8 +16,8 @@ type Call struct {
 //
 //	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 //
-// in every kernel; a nil Probe ignores it. If a kernel calls other kernels, only the first is
-// reported.
+// in every kernel. A nil Probe does nothing. If a kernel calls other kernels, only the outer kernel
+// is reported.
 type Probe struct {
 	OnStart func(Call) // before the device queues or runs the kernel
 	OnDone  func()     // after the kernel is queued or has run
@@ -26,7 +26,7 @@ type Probe struct {
 	open int // number of calls that have started and are not done
 }
 
-// Start reports a call, whose shapes were checked.
+// Start reports a call of a kernel. Its arguments must have been checked.
 func (p *Probe) Start(c Call) *Probe {
 	if p != nil {
 		if p.open == 0 {
@@ -37,7 +37,7 @@ func (p *Probe) Start(c Call) *Probe {
 	return p
 }
 
-// Done reports that the call of the last Start was queued, or has run.
+// Done reports that the kernel of the last Start was queued, or has run.
 func (p *Probe) Done() {
 	if p != nil {
 		if p.open--; p.open == 0 {
@@ -55,21 +55,23 @@ func (p *Probe) Synced() {
 
 // Stopwatch records times on a device. The training goroutine uses it.
 type Stopwatch interface {
-	// Mark notes, as mark i, the moment at which the kernels called so far are done. Marks are
+	// Mark records, as mark i, the time at which the kernels called so far are done. Marks are
 	// numbered from 0 without gaps, and may be reused.
 	Mark(i int) error
-	// Between returns the time from mark i to mark j. Both have passed: the device was synced.
+	// Between returns the time from mark i to mark j. Both must have passed, so Device.Sync must
+	// have been called before.
 	Between(i, j int) (time.Duration, error)
 	Free() error
 }
 
-// floatBytes is the size of an element, for costs.
+// floatBytes is the bytes of a float32.
 const floatBytes = 4
 
-// bytes returns the size of a matrix that is read or written once.
+// bytes returns the bytes that move if the matrix is read or written once.
 func (m Matrix) bytes() int { return m.Elements().Size() * m.Rows * m.Cols }
 
-// bytesWritten returns the size of a result: it is written, and read before if it is added to.
+// bytesWritten returns the bytes that move if the matrix is a result. It is written and, if add is
+// set, also read before.
 func (m Matrix) bytesWritten(add bool) int {
 	if add {
 		return 2 * m.bytes()

@@ -2,25 +2,25 @@ package compute
 
 import "fmt"
 
-// Segments is a sampled bipartite graph in CSC over destinations, as graph.Block holds it:
-// segment d is Indices[Indptr[d]:Indptr[d+1]], each a row of the input matrix.
+// Segments is a sampled bipartite graph in CSC over destinations, as graph.Block holds it. Segment
+// d is Indices[Indptr[d]:Indptr[d+1]]. Each index is a row of the input matrix.
 //
-// The segments of an input layer may be cut into groups (Host.SegmentRows, Inputs.Input): an index
-// ^i, which is negative, means row i too, and begins a group.
+// A segment of an input layer may consist of groups (Host.SegmentRows, Inputs.Input). A negative
+// index ^i also means row i, and begins a group.
 type Segments struct {
 	Indptr  []int64 // [D+1]
 	Indices []int32 // [E]
 
-	// Counts [D], if sums of groups take the place of rows: the number that a mean divides by. nil:
-	// the number of indices of the segment.
+	// Counts [D] is used if sums of groups replace rows. It has the number by which the mean of
+	// each segment divides. If nil, a mean divides by the number of indices in the segment.
 	Counts []int32
 
-	// Edges [E], of a transpose: each edge's position in the forward segments. Only kernels with
-	// arrays of edges read it; nil if no such kernel is called.
+	// Edges [E] is used in a transpose. It has the position of each edge in the forward segments.
+	// Only kernels with arrays of edges read it. It may be nil if no such kernel is called.
 	Edges []int32
 
-	// Above, unless 0: a Drawing made the arrays. They lie in device memory, where the host does
-	// not read them, and all indices are below Above.
+	// If Above is not 0, a Drawing has made the arrays. They then lie in device memory, which the
+	// host cannot read, and all indices are known to be below Above.
 	Above int32
 }
 
@@ -30,36 +30,39 @@ func SourceOf(index int32) int32 { return index ^ index>>31 }
 // Len returns the number of segments, D.
 func (s Segments) Len() int { return len(s.Indptr) - 1 }
 
-// bytes returns the size of the segments themselves, without Edges, which few kernels read.
+// bytes returns the bytes of Indptr and Indices. Edges does not count, because few kernels read it.
 func (s Segments) bytes() int { return 8*len(s.Indptr) + 4*len(s.Indices) }
 
 // SegmentKernels are reductions of rows over the segments of a block, and their gradients. The rows
-// h that are reduced, own rows, and the results of a reduction may be of either type.
+// h that are reduced, the rows Completion.Own, and the results of a reduction may be of float32 or
+// bfloat16.
 type SegmentKernels interface {
-	// SegmentMean sets out[d] to the mean of h[i], i in segment d; zero for an empty segment.
+	// SegmentMean sets out[d] to the mean of h[i] over the indices i in segment d. For an empty
+	// segment it is zero.
 	SegmentMean(out Matrix, s Segments, h Matrix)
-	// SegmentMeanBackward is the gradient of SegmentMean: dh[s] = sum over t in transposed segment
-	// s of dout[t] / degree(t), completed. The division is a multiplication by the float32
-	// reciprocal. transposed is the transpose of the forward segments, degree(t) =
-	// forward.Indptr[t+1]-forward.Indptr[t]. If dh, of either type, has more rows than transposed
-	// has segments, the rest become zero.
+	// SegmentMeanBackward is the gradient of SegmentMean. It sets dh[s] to the sum over t in
+	// transposed segment s of dout[t] / degree(t), and then completes dh as c says. transposed is
+	// the transpose of the forward segments, and degree(t) = forward.Indptr[t+1] -
+	// forward.Indptr[t]. The division is a multiplication by the float32 reciprocal. dh may be of
+	// float32 or bfloat16. If it has more rows than transposed has segments, the further rows
+	// become zero.
 	SegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, c Completion)
-	// SegmentSum sets out[d] to the sum over e in segment d of weights[e]*h[i], i = s.Indices[e],
-	// or adds it to out[d] if add. weights [E] is host memory; nil for all 1. The sum is complete
-	// before it is added.
+	// SegmentSum sets out[d] to the sum over the edges e in segment d of weights[e]*h[i], where i =
+	// s.Indices[e]. If add is set, it adds this sum to out[d], after the sum is complete. weights
+	// [E] is in host memory. If nil, all weights are 1.
 	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
-	// SegmentSumCompleted is SegmentSum, completed. The gradient of SegmentSum is this over the
-	// transposed segments, with the weights in their order.
+	// SegmentSumCompleted is SegmentSum without add, and then completes out as c says. Over the
+	// transposed segments, with the weights in their order, it computes the gradient of SegmentSum.
 	SegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix, c Completion)
-	// SegmentMax sets out[d,j] to the largest of h[i,j], i in segment d; zero for an empty segment.
-	// A NaN is larger than every number. arg [D,C] gets, as the bits of an int32, the row i with
-	// the largest number (of equal ones, that of the segment's first edge); -1 for an empty
-	// segment. arg is the zero Matrix if no backward follows.
+	// SegmentMax sets out[d,j] to the largest h[i,j] over the indices i in segment d. For an empty
+	// segment it is zero. A NaN counts as larger than every number. arg [D,C] gets, as the bits of
+	// an int32, the row i with the largest number; of equal numbers, the one with the segment's
+	// first edge. For an empty segment it gets -1. arg is the zero Matrix if no backward follows.
 	SegmentMax(out, arg Matrix, s Segments, h Matrix)
-	// SegmentMaxBackward is the gradient of SegmentMax: dh[s,j] = sum over the destinations t in
-	// transposed segment s with arg[t,j] == s of dout[t,j], completed. A destination counts once
-	// even if two edges join it to s. dh, of either type, may have more rows than edges refer to;
-	// the others become zero.
+	// SegmentMaxBackward is the gradient of SegmentMax. It sets dh[s,j] to the sum of dout[t,j]
+	// over the destinations t in transposed segment s for which arg[t,j] == s, and then completes
+	// dh as c says. A destination counts once even if two edges join it to s. dh may be of float32
+	// or bfloat16. If it has more rows than edges refer to, the further rows become zero.
 	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c Completion)
 }
 
@@ -81,7 +84,7 @@ func CheckSegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matr
 			kernel,
 			dh, transposed.Len(), dout, forward.Len()))
 	}
-	const degree = 16 // bytes of Indptr read for the degree of an edge's destination
+	const degree = 16 // bytes of Indptr that are read for the degree of an edge's destination
 	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dout) +
 		degree*len(transposed.Indices) + c.check(kernel, dh.RowsAt(0, transposed.Len())) +
 		dh.bytes()}
@@ -102,8 +105,8 @@ func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bo
 		out.bytesWritten(add)}
 }
 
-// SegmentSumCompletedInParts is the definition of SegmentSumCompleted, of float32: a kernel for
-// each step.
+// SegmentSumCompletedInParts defines what SegmentSumCompleted computes for float32, with a kernel
+// for each step.
 func SegmentSumCompletedInParts(k Kernels, out Matrix, s Segments, weights []float32, h Matrix,
 	c Completion) {
 	k.SegmentSum(out, s, weights, h, false)
@@ -140,13 +143,13 @@ func CheckSegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c
 		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v", kernel, dh,
 			transposed.Len(), dout))
 	}
-	// bytes gathered from arg and from dout
+	// bytes that are read from arg and from dout, for each edge
 	gathered := 2 * floatBytes * len(transposed.Indices) * dh.Cols
 	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() +
 		c.check(kernel, dh.RowsAt(0, transposed.Len())) + dh.bytes()}
 }
 
-// gatherBytes returns the bytes moved by reading a row like h's for each edge.
+// gatherBytes returns the bytes that move if a row of h is read for each edge.
 func (s Segments) gatherBytes(h Matrix) int {
 	return h.Elements().Size()*len(s.Indices)*h.Cols + s.bytes()
 }
@@ -156,7 +159,7 @@ func checkReduction(kernel string, out Matrix, s Segments) {
 	checkRows(kernel, out, s.Len())
 }
 
-// checkStoredReduction is checkReduction of a matrix of either type.
+// checkStoredReduction is checkReduction for a matrix of float32 or bfloat16.
 func checkStoredReduction(kernel string, out Matrix, s Segments) {
 	checkSegments(kernel, s)
 	if !out.stored() || out.Rows != s.Len() {
@@ -165,8 +168,8 @@ func checkStoredReduction(kernel string, out Matrix, s Segments) {
 	}
 }
 
-// checkSegments panics unless every segment lies within Indices. The kernel, which reads the
-// indices anyway, checks their range.
+// checkSegments panics unless every segment lies within Indices. It does not check the range of the
+// indices: the kernel does this, because it reads them anyway.
 func checkSegments(kernel string, s Segments) {
 	if len(s.Indptr) == 0 {
 		panic(fmt.Sprintf("compute: %s: Indptr is empty; without segments it must be [0]",

@@ -8,34 +8,35 @@ import (
 	"halognn/src/base/mem"
 )
 
-// SparseMatrix keeps only the entries of a matrix that are not 0, row by row, and again column by
-// column for gradients. Its product with w, and the gradient of w, are sums over segments
+// SparseMatrix holds only those entries of a matrix that are not 0: row by row and, for gradients,
+// again column by column. Its product with w, and the gradient of w, are sums over segments
 // (SegmentKernels.SegmentSum):
 //
 //	y  = x wᵀ     SegmentSum(y, x.Entries, x.Values, wᵀ, false)          y [R,O], x [R,F], wᵀ [F,O]
 //	dw = dyᵀ x    SegmentSum(dwᵀ, x.Transposed, x.TransposedValues, dy, false)
 //
-// so each row of y, and each of dwᵀ, is added in the order of its entries.
+// So each row of y, and each row of dwᵀ, is a sum in the order of its entries.
 type SparseMatrix struct {
-	Rows, Cols       int
-	Entries          Segments // the columns of each row's entries
-	Values           []float32
-	Transposed       Segments // the rows of each column's entries; empty if there is no backward
+	Rows, Cols int
+	Entries    Segments // segment r has the columns of row r's entries
+	Values     []float32
+	// Segment c has the rows of column c's entries; empty without a backward.
+	Transposed       Segments
 	TransposedValues []float32
 }
 
-// SparseMaker makes sparse matrices from sparse rows. It is reused, and Free frees its arrays,
-// which include those of the matrices. Single-threaded.
+// SparseMaker makes sparse matrices from sparse rows. It owns the arrays of these matrices and
+// reuses them for the next ones. Free frees them. One goroutine at a time may use it.
 type SparseMaker struct {
 	own, reduced SparseMatrix
 	sum          []float32 // [F]
-	in           []int32   // [F] one more than the last segment that has an entry of the column
+	in           []int32   // [F] 1 + the last segment that has an entry in the column
 	dense        []float32
 	of           []RowRef // references of the rows that Dense makes
 }
 
-// entries returns the entries of row i, and how many numbers an entry has: its column and, in
-// Sparse rows, the bits of its value.
+// entries returns the entries of row i as numbers. The result each is how many numbers an entry
+// has: its column and, for type Sparse, the bits of its value.
 func (r *Rows) entries(i int) (all []int32, each int) {
 	each = r.Type.Size() / 4
 	n := int(r.Lengths[i]) * each
@@ -63,7 +64,7 @@ func (r *Rows) checkColumn(c int32) error {
 		"parts", c, r.Cols)
 }
 
-// Own returns the first n of the rows, with their transpose if backward follows.
+// Own returns the first n rows as a matrix. If backward is set, it has its transpose too.
 func (m *SparseMaker) Own(rows *Rows, n int, backward bool) (*SparseMatrix, error) {
 	x, entries := &m.own, 0
 	for _, k := range rows.Lengths[:n] {
@@ -85,8 +86,8 @@ func (m *SparseMaker) Own(rows *Rows, n int, backward bool) (*SparseMatrix, erro
 }
 
 // Reduce returns the mean or sum of the rows of each segment, as Host.SegmentRows does. Entries of
-// a column are added in the order of the segment's rows; a row of the result has its columns in the
-// order in which they first occur.
+// the same column are added in the order of the segment's rows. The columns of a row of the result
+// are in the order in which they first occur.
 func (m *SparseMaker) Reduce(rows *Rows, how Reduction, s Segments, weights []float32,
 	backward bool) (*SparseMatrix, error) {
 	x := &m.reduced
@@ -170,7 +171,7 @@ func (m *SparseMaker) Free() {
 	*m = SparseMaker{}
 }
 
-// reset begins a matrix, with room for entries.
+// reset begins a new matrix of the given size, with room for the given number of entries.
 func (x *SparseMatrix) reset(rows, cols, entries int) {
 	x.Rows, x.Cols = rows, cols
 	x.Entries.Indptr = mem.Grow(x.Entries.Indptr, rows+1)
@@ -198,7 +199,7 @@ func (x *SparseMatrix) add(c int32, v float32) {
 
 func (x *SparseMatrix) endRow(i int) { x.Entries.Indptr[i+1] = int64(len(x.Values)) }
 
-// transpose sets the entries of each column, in the order of the rows.
+// If wanted is set, transpose lists the entries of each column in the order of rows.
 func (x *SparseMatrix) transpose(wanted bool) {
 	if !wanted {
 		return

@@ -5,9 +5,9 @@
 //	libnvidia-ml.so                     a GPU      millijoules, since driver load ──┘
 //
 // The counters are RAPL of Intel's and AMD's processors (Linux's powercap), and those of NVIDIA's
-// GPUs since Volta. They are of the whole node: other jobs on it count as well. If one cannot be
-// read, a reason is given, never 0 joules: since Linux 5.10 the files belong to root, and virtual
-// machines have none.
+// GPUs since Volta. They count the energy of the whole node, including that of other jobs on it. If
+// a counter cannot be read, the package gives a reason instead of 0 joules. Often this is the case
+// because since Linux 5.10 only root can read the files, or because virtual machines have none.
 package energy
 
 import (
@@ -20,7 +20,7 @@ import (
 // Kind is a kind of hardware that uses energy.
 type Kind int
 
-// The kinds.
+// The kinds of hardware.
 const (
 	Packages Kind = iota // processors, without the memory if that has a counter of its own
 	DRAM
@@ -35,22 +35,23 @@ func (k Kind) String() string { return kindNames[k] }
 
 // Options say what to read.
 type Options struct {
-	Powercap string   // the directory of the powercap counters; empty: Linux's
-	NVML     string   // the NVML library; empty: the system's loader finds it
+	Powercap string   // directory of the powercap counters; empty means Linux's usual directory
+	NVML     string   // path of the NVML library; if empty, the system's loader looks for it
 	GPUs     []string // ids of this node's GPUs, 32 hexadecimal digits each
 }
 
-// A counter counts the energy of one part, and restarts at 0 beyond span.
+// counter is a hardware counter for the energy of one part. After its largest value, span, it
+// begins again at 0 (it wraps).
 type counter struct {
 	name string
 	read func() (uint64, error)
-	span uint64  // largest value, in the counter's unit; 0: it never wraps
+	span uint64  // largest value, in the counter's unit; 0 if it never wraps
 	unit float64 // joules of one unit of the counter
 	last uint64
 }
 
-// Meter adds up the counters since Open. A goroutine reads them several times in the shortest time
-// in which one of them can wrap. Several goroutines may use a Meter.
+// Meter adds up the counters since Open. A goroutine reads them often enough that no counter can
+// wrap twice between two reads. Several goroutines may use a Meter.
 type Meter struct {
 	lock     sync.Mutex
 	counters [NumKinds][]counter
@@ -62,25 +63,26 @@ type Meter struct {
 	done     chan struct{}
 }
 
-// mostWatts is more than the power that one counter measures: that of one processor or of its
-// memory.
+// mostWatts is more than the power of any part with a counter that wraps. Such a part is one
+// processor or its memory.
 const mostWatts = 1000
 
-// A counter that wraps is read `reads` times in the time in which mostWatts would fill its span.
-// The interval is at least shortest, as each file costs a system call, and at most longest.
+// A counter that wraps is read `reads` times in the time in which a power of mostWatts would bring
+// it from 0 to span. The interval between two reads is at least `shortest`, because each file takes
+// a system call, and at most `longest`.
 const (
 	reads    = 4
 	shortest = 100 * time.Millisecond
 	longest  = 30 * time.Second
 )
 
-// round is the shortest time in which a counter can wrap all the way to its last value: if it is
-// read later than that, its value is lost. 0 if it never wraps.
+// round returns the shortest time in which a counter can go once around to the same value. If it is
+// read later than that, nobody knows how often it has wrapped. It is 0 if the counter never wraps.
 func (c *counter) round() time.Duration {
 	return time.Duration(float64(c.span) * c.unit / mostWatts * float64(time.Second))
 }
 
-// interval is the time between two reads of the counters.
+// interval returns the time between two reads of the counters.
 func (m *Meter) interval() time.Duration {
 	all := longest
 	for _, counters := range m.counters {
@@ -93,7 +95,7 @@ func (m *Meter) interval() time.Duration {
 	return max(all, shortest)
 }
 
-// Open starts counting.
+// Open starts to read the counters.
 func Open(o Options) *Meter {
 	m := &Meter{stop: make(chan struct{}), done: make(chan struct{}), close: func() {}}
 	m.openPowercap(o.Powercap)
@@ -137,7 +139,8 @@ func (m *Meter) fail(k Kind, c *counter, err error) {
 	m.why[k], m.counters[k] = fmt.Sprintf("%s: %v", c.name, err), nil
 }
 
-// Read returns the joules since Open and, for each kind without a value, why; "" if it has one.
+// Read returns the joules since Open for each kind. If a kind has no value, why says the reason;
+// otherwise it is "".
 func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 	m.lock.Lock()
 	defer m.lock.Unlock()

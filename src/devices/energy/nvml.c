@@ -17,7 +17,8 @@ static int find(void *function, const char *name) {
     return (*(void **)function = dlsym(nvml.library, name)) != NULL;
 }
 
-/* The texts of errors are the library's, which may be closed before they are read: they are copied. */
+/* Copies the text of an error. The text belongs to the library, which may be closed before the text
+ * is read. */
 static int failed(char *text, size_t size, const char *why) {
     snprintf(text, size, "%s", why);
     return 1;

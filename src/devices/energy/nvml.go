@@ -24,11 +24,11 @@ type message [256]C.char
 
 func (m *message) err() error { return errors.New(C.GoString(&m[0])) }
 
-// opened says that a Meter of this process has the library open. There is only one table of its
-// functions.
+// opened is set while a Meter of this process has the library open. Only one can, because there is
+// only one table of the library's functions.
 var opened atomic.Bool
 
-// openNVML returns the counters of the given GPUs, and the function that releases the library.
+// openNVML returns the counters of the given GPUs, and a function that closes the library.
 func openNVML(library string, ids []string) (all []counter, end func(), err error) {
 	if library == "" {
 		library = "libnvidia-ml.so.1"
@@ -58,7 +58,7 @@ func openNVML(library string, ids []string) (all []counter, end func(), err erro
 	return all, end, nil
 }
 
-// digits is the length of a GPU's id.
+// digits is the number of hexadecimal digits in a GPU's id.
 const digits = 32
 
 // gpu returns the counter of one GPU.

@@ -1,5 +1,6 @@
-/* NVIDIA's management library, loaded at run time. A process opens it once at a time. Functions return
- * 0, or 1 and write into text, of size bytes, what is wrong. */
+/* NVIDIA's management library, loaded at run time. A process may open it only once at a time.
+ * Functions return 0. If something is wrong, they return 1 and write what is wrong to text, which
+ * has size bytes. */
 #ifndef HALOGNN_NVML_H
 #define HALOGNN_NVML_H
 

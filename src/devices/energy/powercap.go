@@ -10,20 +10,22 @@ import (
 	"strings"
 )
 
-// defaultPowercap is Linux's directory of zones; it lists inner zones beside the others.
+// defaultPowercap is Linux's directory of zones, which are the parts with energy counters. It lists
+// inner zones beside the outer ones.
 const defaultPowercap = "/sys/class/powercap"
 
 const microjoule = 1e-6
 
-// openPowercap finds the zones to count: packages, and the memory within them where that has a
-// counter. It leaves out the zones that would count twice: a package contains its parts (core,
-// uncore), psys contains the packages, and the second driver (intel-rapl-mmio) lists the same
-// packages.
+// openPowercap finds the zones to count: processor packages, and the memory within them if it has
+// its own counter. It leaves out zones whose energy would be counted twice. A package already
+// includes its parts (core, uncore), psys includes the packages, and a second driver
+// (intel-rapl-mmio) lists the same packages again.
 func (m *Meter) openPowercap(root string) {
 	if root == "" {
 		root = defaultPowercap
 	}
-	zones, _ := filepath.Glob(filepath.Join(root, "intel-rapl:*")) // the pattern is well-formed
+	// Fails only for a malformed pattern.
+	zones, _ := filepath.Glob(filepath.Join(root, "intel-rapl:*"))
 	for _, zone := range zones {
 		name, err := os.ReadFile(filepath.Join(zone, "name"))
 		kind := NumKinds
@@ -50,7 +52,7 @@ func (m *Meter) openPowercap(root string) {
 	}
 	for _, k := range []Kind{Packages, DRAM} {
 		switch {
-		case m.why[k] != "": // without one counter the sum would be wrong
+		case m.why[k] != "": // if one counter is missing, the sum would be wrong
 			m.counters[k] = nil
 		case len(zones) == 0:
 			m.why[k] = fmt.Sprintf("%s has no counters (intel-rapl): a virtual machine, or "+

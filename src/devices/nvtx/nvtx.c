@@ -3,8 +3,9 @@
 
 #include "nvtx.h"
 
-/* What a profiler finds in a program that has NVTX 3: for each module a table of places into which it
- * writes its functions, by number from 1. Ours calls two of them; the others are there to be written. */
+/* What a profiler expects to find in a program with NVTX 3: for each module a table, into which the
+ * profiler writes its functions, numbered from 1. This program calls only two of them. The other
+ * entries exist so that the profiler can write them. */
 typedef void (*function)(void);
 
 enum { core = 1, modules = 7, most = 16, range_start = 5, range_end = 7 };
@@ -69,7 +70,8 @@ int halognn_nvtx_attach(const char *path, char *text, size_t size) {
     }
     start = (uint64_t (*)(const char *))functions[core][range_start];
     end = (void (*)(uint64_t))functions[core][range_end];
-    if (start == NULL || end == NULL) { /* it stays: it may have taken other functions */
+    /* The library stays loaded, because it may have registered other functions. */
+    if (start == NULL || end == NULL) {
         snprintf(text, size, "%s: it takes no ranges", path);
         return 1;
     }

@@ -1,11 +1,11 @@
-// Package nvtx tells NVIDIA's profilers what a process does, by named ranges that they show beside
-// kernels and copies.
+// Package nvtx tells NVIDIA's profilers what a process does. It marks named ranges of time, which
+// the profilers show beside kernels and copies.
 //
 //	nsys sets NVTX_INJECTION64_PATH ─> Attach loads that library ─> Start, End call its functions
 //
-// NVTX 3 consists of headers, whose code finds a profiler by this variable. This package has the
-// part that ranges need, so that a build needs no CUDA. Without a profiler it loads nothing, and
-// Start and End do nothing.
+// NVIDIA's NVTX 3 is a set of headers, whose code finds a profiler by this environment variable.
+// This package has its own code for the part that ranges need, so that a build needs no CUDA.
+// Without a profiler it loads nothing, and Start and End do nothing.
 package nvtx
 
 import (
@@ -13,15 +13,16 @@ import (
 	"os"
 )
 
-// Variable names the library of a profiler; its launcher sets it.
+// Variable is the environment variable with the path of a profiler's library. The profiler's
+// launcher sets it.
 const Variable = "NVTX_INJECTION64_PATH"
 
-// Range is a range that has started; 0 if no profiler is attached. Ranges may overlap in any way,
-// and end in another goroutine.
+// Range is a range that has started. It is 0 if no profiler is attached. Ranges may overlap in any
+// way, and may end in another goroutine than they started in.
 type Range uint64
 
-// Attach loads the profiler that the environment names, if any. The first call in a process
-// decides; the ranks of a process share the profiler.
+// Attach loads the profiler's library that Variable names, if there is one. Only the first call in
+// a process has an effect, because all ranks in a process use the same profiler.
 func Attach() error {
 	path := os.Getenv(Variable)
 	if path == "" {

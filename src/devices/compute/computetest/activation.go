@@ -95,9 +95,9 @@ func relus(b *bench, rows, cols int, p float32) []result {
 func elus(b *bench, rows, cols int, p float32) []result {
 	y, dy := b.normal(rows*cols), b.normal(rows*cols)
 	for i := range y {
-		y[i] *= 8 // down to where exp(y) is negligible beside 1
+		y[i] *= 8 // so large that for some y exp(y) is negligible beside 1
 	}
-	if len(y) > 3 { // the last is the one NaN that a GPU's arithmetic gives
+	if len(y) > 3 { // the last one is the NaN that results from a GPU's arithmetic
 		y[0], y[1], y[2] = 0, -200, float32(math.NaN())
 		y[len(y)-1] = math.Float32frombits(0x7fffffff)
 	}
@@ -134,7 +134,7 @@ func elus(b *bench, rows, cols int, p float32) []result {
 			case !kept(i, j):
 			case v > 0:
 				s.add(g)
-			default: // of the output, which may lie near -scale
+			default: // relative to the output, which may be close to -scale
 				s.add(g * math.Exp(v))
 				s.size += math.Abs(g)
 			}

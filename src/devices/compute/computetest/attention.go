@@ -7,8 +7,9 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// attentionShapes vary segments, heads and widths: heads narrower than a vector, heads across
-// vectors, heads as wide as vectors, and more heads than a vector has lanes.
+// attentionShapes vary the segments, the heads and their widths. There are heads narrower than a
+// vector, heads that lie across two vectors, heads as wide as vectors, and more heads than a vector
+// has lanes.
 var attentionShapes = []struct {
 	name                                    string
 	segments, sources, degree, heads, width int // degree -1: one segment has all sources
@@ -38,7 +39,8 @@ var attentionTests = family{
 				return heads(b, s.sources, s.sources-s.sources/3, s.heads, s.width)
 			}})
 		}
-		for _, first := range []int{0, 10} { // destinations lack whole chunks of the sources
+		// In both cases, whole chunks of rows have no destinations.
+		for _, first := range []int{0, 10} {
 			all = append(all, testCase{fmt.Sprintf("heads/%d destinations", first),
 				func(b *bench) []result { return heads(b, 4*compute.ChunkRows+100, first, 2, 5) }})
 		}
@@ -196,8 +198,8 @@ var attentionTests = family{
 	},
 }
 
-// attention runs softmax and weighted sum and their gradients, and compares each with float64
-// arithmetic on its inputs.
+// attention runs the softmax, the weighted sum and their gradients. It compares each result with
+// float64 arithmetic on the same inputs.
 func attention(b *bench, s compute.Segments, sources, heads, width int) []result {
 	const spare = 2 // rows that no edge refers to
 	edges, cols, segments := len(s.Indices), heads*width, s.Len()
@@ -251,7 +253,8 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 		return g
 	}
 	return []result{
-		// exp turns the rounding of a score into a relative error, and has one of its own.
+		// exp turns the rounding error of a score into a relative error, and adds an error of its
+		// own.
 		grid("EdgeSoftmax", alpha, edges, heads, longest+80, func(e, h int) (v sum) {
 			lo, hi := segment(e)
 			total := 0.0
@@ -305,7 +308,8 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 	}
 }
 
-// segmentOf returns each edge's segment, and the length of the longest, at least 1.
+// segmentOf returns the segment of each edge, and the length of the longest segment, but at least
+// 1.
 func segmentOf(s compute.Segments) (of []int, longest int) {
 	of, longest = make([]int, len(s.Indices)), 1
 	for d := range s.Len() {
@@ -317,8 +321,8 @@ func segmentOf(s compute.Segments) (of []int, longest int) {
 	return of, longest
 }
 
-// pairs runs GATv2's softmax and its gradient, and compares each with float64 arithmetic on its
-// inputs.
+// pairs runs GATv2's softmax and its gradient. It compares each result with float64 arithmetic on
+// the same inputs.
 func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	const spare = 2 // rows that no edge refers to
 	edges, cols, segments := len(s.Indices), heads*width, s.Len()
@@ -339,7 +343,8 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	alpha, de := b.get(malpha.Data), b.get(mdalpha.Data)
 
 	of, longest := segmentOf(s)
-	pair := func(e, j int) float64 { // rounded as the devices round it: its sign decides
+	// Rounded as the devices round it, because its sign decides between 1 and slope.
+	pair := func(e, j int) float64 {
 		return float64(src[int(s.Indices[e])*cols+j] + dst[of[e]*cols+j])
 	}
 	factor := func(e, j int) float64 {
@@ -400,14 +405,15 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	}
 }
 
-// vectors returns Vectors that hold n zeros in all. Their groups end at ends, both among segments
-// and among sources.
+// vectors returns Vectors with n zeros in all. Their groups end at ends, for segments as well as
+// for sources.
 func (b *bench) vectors(n int, ends []int32) compute.Vectors {
 	return compute.Vectors{Data: b.zeros(1, n).Data, Stride: 4, Ends: ends, Sources: ends}
 }
 
-// groupedPairs scores the pairs of several groups, each by its own vector, and compares them with
-// each group by itself: one has no rows, one no edges, and one several chunks of rows.
+// groupedPairs scores the pairs of several groups, each with its own vector, in one call. It
+// compares the results with a call for each group alone. One group has no rows, one has no edges,
+// and one has several chunks of rows.
 func groupedPairs(b *bench) []result {
 	const heads, width, gap = 3, 5, 2 // numbers between vectors
 	const cols = heads * width
@@ -461,7 +467,8 @@ func groupedPairs(b *bench) []result {
 			dalpha[at[2]*heads:end[2]*heads], dsrc[at[1]*cols:end[1]*cols]) {
 			want[i] = append(want[i], x...)
 		}
-		want[4] = append(want[4], make([]float32, gap)...) // nothing is set between vectors
+		// Elements between vectors are not written.
+		want[4] = append(want[4], make([]float32, gap)...)
 		at = end
 	}
 	a.Data = vectors
@@ -473,7 +480,8 @@ func groupedPairs(b *bench) []result {
 	return all
 }
 
-// heads runs the kernels on rows of heads, which read no edges; the first of them are destinations.
+// heads runs the kernels that read no edges on rows of heads. The argument first is the number of
+// rows that are destinations; they come first.
 func heads(b *bench, rows, first, heads, width int) []result {
 	cols := heads * width
 	z, dz := b.normal(rows*cols), b.normal(rows*cols)
@@ -489,7 +497,7 @@ func heads(b *bench, rows, first, heads, width int) []result {
 		b.array(a), b.array(a2))
 	b.dev.HeadMean(mean, mz)
 	b.dev.HeadMeanBackward(dx, b.matrix(rows, width, dm))
-	coarse := make([]float32, len(z)) // many are equal, and some are NaN
+	coarse := make([]float32, len(z)) // many numbers are equal, and some are NaN
 	for i, v := range z {
 		if coarse[i] = float32(math.Round(float64(v))); i%89 == 88 {
 			coarse[i] = float32(math.NaN())
@@ -499,7 +507,8 @@ func heads(b *bench, rows, first, heads, width int) []result {
 	dmost := b.matrix(rows, cols, coarse)
 	b.dev.HeadMax(most, dmost)
 	b.dev.HeadMaxBackward(dmost, b.matrix(rows, width, dm), dmost)
-	largest := func(r, j int) int { // the first head of the largest number, or of a NaN
+	// Index of the largest number or the first NaN, in the first head that has it.
+	largest := func(r, j int) int {
 		at := r*cols + j
 		for i := at; i < (r+1)*cols; i += width {
 			if x := coarse[i]; coarse[at] == coarse[at] && (x != x || x > coarse[at]) {

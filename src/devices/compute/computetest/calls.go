@@ -11,7 +11,7 @@ import (
 
 // Call is a call of a kernel on a Layer, for tests of all kernels and for benchmarks. Name is the
 // kernel's name and, after a blank, the variant of the call. Bytes and Flops are lower bounds of
-// its traffic and operations.
+// the bytes that it moves and of its operations.
 type Call struct {
 	Name         string
 	Run          func()
@@ -89,8 +89,8 @@ func (l *Layer) Calls() (all []Call) {
 	return all
 }
 
-// AllocateNothing checks that the calls of a layer allocate nothing on the heap after the first
-// run, which grows scratch.
+// AllocateNothing checks that the calls of a layer allocate nothing on the heap after their first
+// run, which may allocate scratch memory.
 func AllocateNothing(t *testing.T, l *Layer) {
 	for _, c := range l.Calls() {
 		if n := Allocations(c.Run); n != 0 {
@@ -99,9 +99,9 @@ func AllocateNothing(t *testing.T, l *Layer) {
 	}
 }
 
-// Allocations returns how often a call allocates on the heap. The count is of the whole process: in
-// one series of calls the runtime may allocate too, for a thread that it starts on a busy machine,
-// but not in every one.
+// Allocations returns how often a call allocates on the heap. It counts the allocations of the
+// whole process in a series of calls. On a busy machine the Go runtime may also allocate in a
+// series, for a thread that it starts. So it tries up to five series, until one allocates nothing.
 func Allocations(call func()) (n float64) {
 	for range 5 {
 		if n = testing.AllocsPerRun(20, call); n == 0 {
@@ -148,7 +148,7 @@ func testCalls(t *testing.T, dev compute.Device) {
 		}
 	}
 	if dev.Capabilities().NewStopwatch == nil {
-		return // kernels are done when they return
+		return // kernels of such a device are done when they return
 	}
 	dev.Watch(&probe)
 	if err := dev.Sync(); err != nil || synced != 1 {

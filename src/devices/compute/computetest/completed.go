@@ -8,9 +8,9 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Completed checks that kernels that complete rows give the bits of the kernels that they replace.
-// On a device that stores rows in bfloat16 it also checks that rows completed there, and gradients
-// read there, have the numbers of float32.
+// Completed checks that kernels that complete rows give the same bits as the single kernels that
+// they replace. On a device that stores rows in bfloat16 it also checks that completed rows in
+// bfloat16, and gradients read from bfloat16, give the same numbers as with float32.
 func Completed(t *testing.T, open func() compute.Device) {
 	for _, s := range []struct{ rows, cols, out int }{
 		{0, 5, 3}, {1, 1, 1}, {17, 37, 19}, {513, 34, 46}, {600, 37, 32}, {1300, 20, 16},
@@ -46,12 +46,12 @@ func Completed(t *testing.T, open func() compute.Device) {
 	})
 }
 
-// nothing returns a matrix of NaNs, of a type.
+// nothing returns a matrix of NaNs with elements of the given type.
 func (b *bench) nothing(of compute.Elements, rows, cols int) compute.Matrix {
 	return of.In(b.dirty(of.Floats(rows*cols)), rows, cols)
 }
 
-// read returns the numbers of a matrix of either type.
+// read returns the numbers of a matrix of float32 or bfloat16.
 func (b *bench) read(m compute.Matrix) []float32 {
 	if m.BF16 == nil {
 		return b.get(m.Data)
@@ -145,7 +145,7 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 	return all
 }
 
-// gradients runs backward from gradients of both types.
+// gradients runs the backward kernels from gradients of float32 and of bfloat16.
 func (b *bench) gradients(rows, cols, out int) (all []result) {
 	x := b.matrix(rows, cols, b.normal(rows*cols))
 	w, x2, w2 := b.normal(out*cols), b.matrix(rows, out, b.normal(rows*out)), b.normal(out*out)
@@ -204,7 +204,7 @@ func (b *bench) gradients(rows, cols, out int) (all []result) {
 	return all
 }
 
-// heads runs attention over rows of both types, of one head and of several.
+// heads runs attention over rows of float32 and of bfloat16, with one head and with several.
 func (b *bench) heads(rows, cols int) (all []result) {
 	s := compute.Segments{Indptr: []int64{0}}
 	if rows > 0 {

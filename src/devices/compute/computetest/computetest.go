@@ -22,8 +22,9 @@ import (
 )
 
 // Run tests a device and a host. It calls open once for each case and closes the device afterwards.
-// Under the race detector it tests only the host, which many goroutines use: kernels are C, or run
-// on one goroutine, and SameNumbers covers what the threads of a device share.
+// Under the race detector it tests only the host, whose kernels many goroutines use. Kernels of
+// devices are in C, which the race detector does not see, or run on one goroutine. SameNumbers
+// tests what the threads of a device share.
 func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	t.Run("host", func(t *testing.T) { testHost(t, host) })
 	if race.Detector {
@@ -37,8 +38,9 @@ func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	t.Run("golden", func(t *testing.T) { testGolden(t, open) })
 }
 
-// Products tests matrix products and the kernels made of them, which a Precision changes, on each
-// device, named by its key. All results have equal bits and are within rounding of float64.
+// Products tests matrix products, and the kernels that contain them, because a Precision changes
+// their results. It tests them on each device in the map open, whose keys are the devices' names.
+// The results of all devices must have equal bits, and must agree with float64 up to rounding.
 func Products(t *testing.T, open map[string]func() compute.Device) {
 	for _, c := range cases() {
 		if kind, _, _ := strings.Cut(c.name, "/"); !slices.Contains([]string{"product", "dense",
@@ -54,9 +56,9 @@ func Products(t *testing.T, open map[string]func() compute.Device) {
 	}
 }
 
-// SameNumbers runs all cases on each device, named by its key, and demands equal bits, except in
-// cases whose names begin with one of the prefixes in the argument but. Arrays are aligned only as
-// a float32 must be.
+// SameNumbers runs all cases on each device in the map open, whose keys are the devices' names. The
+// results of all devices must have equal bits. The argument but lists prefixes; cases whose names
+// begin with one of them are left out. Arrays are aligned only as a float32 must be.
 func SameNumbers(t *testing.T, open map[string]func() compute.Device, but ...string) {
 	for _, c := range cases() {
 		if !slices.ContainsFunc(but,
@@ -66,7 +68,8 @@ func SameNumbers(t *testing.T, open map[string]func() compute.Device, but ...str
 	}
 }
 
-// agree demands equal bits of all devices, NaN being NaN, and returns the results of one.
+// agree fails the test unless the results of all devices have equal bits; all NaN count as equal.
+// It returns the results of one device.
 func (c testCase) agree(t *testing.T, open map[string]func() compute.Device,
 	guard int) (first []result) {
 	names := slices.Sorted(maps.Keys(open))
@@ -112,7 +115,8 @@ func (c testCase) test(t *testing.T, open func() compute.Device) {
 	})
 }
 
-// family holds the tests of a family of kernels: it has a file here, as in compute.
+// family holds the tests of a family of kernels. Each family has a file here, as in package
+// compute.
 type family struct {
 	cases  func() []testCase      // compare results
 	misuse func(b *bench) []wrong // calls that must panic
@@ -142,7 +146,8 @@ var rowShapes = []struct {
 }
 
 // result is one output array with its float64 reference. Element i may differ from want[i] by the
-// rounding of the given number of operations on numbers whose absolute values add up to size[i].
+// rounding error of a sum: terms is its number of operations, and size[i] the sum of the absolute
+// values of its numbers.
 type result struct {
 	name       string
 	got        []float32
@@ -154,7 +159,8 @@ type result struct {
 func (r result) check(t *testing.T) {
 	t.Helper()
 	if race.Detector {
-		return // it changes no number, and loops of float64 take 20 times as long
+		// The race detector changes no number, and makes loops of float64 take 20 times as long.
+		return
 	}
 	if r.expect != nil {
 		r.want, r.size = r.expect()
@@ -184,7 +190,7 @@ func (r result) check(t *testing.T) {
 // twice four standard deviations.
 func rounding(terms int) float64 { return 0x1p-24 * (4 + 8*math.Sqrt(float64(terms))) }
 
-// sentinel fills memory that a kernel must not write; no computation gives these bits.
+// sentinel fills memory that a kernel must not write. No computation results in these bits.
 var sentinel = math.Float32frombits(0x7fa55aa5)
 
 // guard is the number of sentinels on either side of an array, except in tests of unaligned arrays.
@@ -229,7 +235,7 @@ func (b *bench) matrix(rows, cols int, data []float32) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: b.array(data)}
 }
 
-// get copies an array of the device, also a gradient, to the host.
+// get copies an array from the device to the host. It first completes gradients (Settle).
 func (b *bench) get(x []float32) []float32 {
 	b.t.Helper()
 	b.dev.Settle()

@@ -103,14 +103,15 @@ var denseTests = family{
 	},
 }
 
-// epilogues are some of each kind, the one with exponentials last.
+// epilogues has at least one epilogue of each kind. The one that computes exponentials comes last.
 var epilogues = []epilogueCase{
 	{name: "nothing"},
 	{name: "ReLU", add: true, activation: compute.ActivateReLU, p: 0.5},
 	{name: "ELU", activation: compute.ActivateELU, p: 0.1},
 }
 
-// epilogueCase is an epilogue without its addend, which depends on the rows.
+// epilogueCase is an epilogue without the rows that it adds, because their shape depends on the
+// case.
 type epilogueCase struct {
 	name       string
 	add        bool
@@ -118,7 +119,7 @@ type epilogueCase struct {
 	p          float32
 }
 
-// epilogue returns the epilogue for rows of that shape.
+// epilogue returns the epilogue for rows of the given shape.
 func (f *epilogueCase) epilogue(b *bench, rows, cols int) compute.Epilogue {
 	e := compute.Epilogue{Activation: f.activation, P: f.p,
 		Key: compute.NewDropoutKey(7, 1, 2, 3, 1)}
@@ -131,7 +132,8 @@ func (f *epilogueCase) epilogue(b *bench, rows, cols int) compute.Epilogue {
 	return e
 }
 
-// finishes checks that Finish and its gradient give the bits of the kernels that they replace.
+// finishes checks that Finish and its gradient give the same bits as the single kernels that they
+// replace.
 func finishes(b *bench, rows, cols int, epilogues []epilogueCase) (all []result) {
 	x, dy, bias := b.normal(rows*cols), b.normal(rows*cols), b.array(b.normal(cols))
 	for _, f := range epilogues {
@@ -152,8 +154,8 @@ func finishes(b *bench, rows, cols int, epilogues []epilogueCase) (all []result)
 	return all
 }
 
-// leftSums leaves more gradients of different shapes to Settle than a device may make together, and
-// compares them with gradients that are made one by one.
+// leftSums leaves so many gradients of different shapes to Settle that a device cannot compute all
+// of them together. It compares them with gradients that are computed one by one.
 func leftSums(b *bench) (all []result) {
 	shapes := []struct{ r, f, o int }{
 		{600, 5, 7}, {512, 3, 4}, {17, 2, 9}, {1300, 4, 3}, {1025, 1, 1}, {514, 6, 2},
@@ -188,7 +190,7 @@ func leftSums(b *bench) (all []result) {
 	return all
 }
 
-// denseVariant is what a dense map has beside its first product.
+// denseVariant says what a dense map has in addition to its first product.
 type denseVariant struct {
 	name              string
 	bias, second, add bool
@@ -242,15 +244,16 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 	b.dev.DenseBackward(got, mdy, y, d)
 	compute.DenseBackwardInParts(b.dev, want, dyParts, y, d)
 
-	// The gradients of weights are compared with float64 too, computed from the dy that both ways
-	// have made.
+	// The gradients of weights are also compared with float64, which is computed from the
+	// backpropagated dy. This dy is the same in both ways of computing.
 	back := b.get(dyParts.Data)
 	gradient := func(name string, got compute.Matrix, x []float32, cols int) result {
 		return grid(name, b.get(got.Data), o, cols, r, func(i, j int) (s sum) {
 			for k := range r {
 				s.add(float64(back[k*o+i]) * float64(x[k*cols+j]))
 			}
-			if b.cuts() { // dy, by up to 2^-10 of it, however many terms are added
+			// The device may cut bits off dy: up to 2^-10 of it, for any number of terms.
+			if b.cuts() {
 				s.size *= 1 + 0x1p-10/rounding(r)
 			}
 			return s
@@ -294,7 +297,7 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 	}
 	name := b.dev.Name()
 	if strings.HasPrefix(name, "cuda") && !strings.Contains(name, "emulated") {
-		return results // cuBLAS may choose another kernel where it makes two products together
+		return results // cuBLAS may choose another kernel when it computes two products together
 	}
 	return append(results,
 		same("Dense and its parts", b.get(y.Data), b.get(parts.Data)),
@@ -302,7 +305,7 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 		same("the second weights' gradient", b.get(got.W2.Data), b.get(want.W2.Data)))
 }
 
-// same is a result that must have the bits of another, where neither is NaN.
+// same returns a result whose numbers, unless they are NaN, must be exactly those of want.
 func same(name string, got, want []float32) result {
 	return exact(name, got, widened(want))
 }

@@ -61,7 +61,8 @@ func (g golden) input(name string) ([]float32, int) {
 	return y, rows
 }
 
-// near compares with a golden array, relative to its largest element.
+// near compares an array with a golden one. The tolerance is relative to the largest element of the
+// golden array.
 func (g golden) near(name string, got []float32) {
 	want, _ := g.array(name)
 	var largest, worst float64

@@ -55,8 +55,8 @@ var groupTests = family{
 	},
 }
 
-// groups runs GroupMatMul and its two gradients on groups of the given number of rows, whose
-// weights lie a few elements apart.
+// groups runs GroupMatMul and its two gradients on groups with the given numbers of rows. Between
+// the weights of two groups there are a few unused elements.
 func groups(b *bench, rows []int, f, o int) []result {
 	g, n, of := compute.Groups{Stride: f*o + 5}, 0, []int(nil)
 	for i, k := range rows {

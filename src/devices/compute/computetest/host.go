@@ -18,7 +18,8 @@ func testHost(t *testing.T, host compute.Host) {
 		for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.BFloat16,
 			compute.Int8} {
 			t.Run(fmt.Sprintf("%s/%v", s.name, dtype), func(t *testing.T) {
-				// safe for concurrent use: several goroutines, each with its own output
+				// a Host is safe for concurrent use: test several goroutines, each with its own
+				// output
 				var all sync.WaitGroup
 				for range 3 {
 					all.Go(func() {
@@ -51,7 +52,7 @@ func outside(t *testing.T, n int) (x []float32, check func()) {
 	}
 }
 
-// scattered returns random rows over three tables and their values.
+// scattered returns random rows, spread over three tables, and their values.
 func scattered(b *bench, n, cols int, dtype compute.DType) (compute.Rows, []float64) {
 	const tables, tableRows = 3, 40
 	rows := compute.Rows{Cols: cols, Type: dtype}
@@ -170,8 +171,8 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 	}
 }
 
-// testRounded checks that a call writes the same numbers to a matrix of bfloat16 as to one of
-// float32, but rounded.
+// testRounded checks that a call writes to a matrix of bfloat16 the rounded numbers that it writes
+// to a matrix of float32.
 func testRounded(t *testing.T, name string, want []float32, cols int,
 	call func(dst compute.Matrix)) {
 	memory, intact := outside(t, compute.BF16s.Floats(len(want)))
@@ -209,8 +210,8 @@ func reduction(how compute.Reduction, s compute.Segments, d int, weights []float
 	return all
 }
 
-// testGroups checks that reducing rows gives the bits of reducing each group first and then the
-// results of the groups.
+// testGroups checks that reducing rows gives the same bits as first reducing each group, and then
+// the results of the groups.
 func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []float32,
 	rows compute.Rows) {
 	groups := compute.Segments{Indptr: []int64{0}}
@@ -226,7 +227,8 @@ func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []f
 		}
 		groups.Indptr = append(groups.Indptr, int64(len(groups.Indices)))
 	}
-	// Each group begins where the one before ends; the first element was only a place to begin.
+	// Each group begins where the group before ends, so the first element of Indptr is no longer
+	// needed.
 	alone.Indptr = append(alone.Indptr[1:], int64(len(s.Indices)))
 	if len(groups.Indices) == 0 {
 		return
@@ -241,7 +243,7 @@ func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []f
 				continue
 			}
 			vectors, whole, parts := matrix(alone.Len()), matrix(s.Len()), matrix(s.Len())
-			unscaled := rows // as owners add them
+			unscaled := rows // without Scale, as the owners of rows add them up
 			unscaled.Scale = nil
 			host.SegmentRows(vectors, how, alone, w, unscaled)
 			host.SegmentRows(whole, how, s, w, rows)
@@ -278,8 +280,9 @@ func testAddInto(t *testing.T, host compute.Host) {
 	}
 }
 
-// testSparseAdam makes a step for every second row, from one to four gradients each, and compares
-// the bits with a step by plain operations. A row has zeros for a gradient: it does not decay.
+// testSparseAdam makes a step for every second row, each with one to four gradients, and compares
+// the bits with a step by plain operations. The gradient of one row is all zeros, so this row must
+// not decay.
 func testSparseAdam(t *testing.T, host compute.Host) {
 	b := newBench(t, nil, guard)
 	for _, cols := range []int{1, 5, 16, 64, 100, 129} {
@@ -317,7 +320,7 @@ func testSparseAdam(t *testing.T, host compute.Host) {
 	}
 }
 
-// rowGradients returns gradients of the rows 0, 2, 4, ...; those of row 2 add up to zeros.
+// rowGradients returns gradients of the rows 0, 2, 4, ... The gradients of row 2 add up to zeros.
 func rowGradients(b *bench, rows, cols int) compute.RowGradients {
 	g := compute.RowGradients{Indptr: []int32{0}}
 	for i := range rows {
@@ -334,7 +337,7 @@ func rowGradients(b *bench, rows, cols int) compute.RowGradients {
 	return g
 }
 
-// sparseAdam is the definition, an element at a time.
+// sparseAdam computes what SparseAdam must compute, one element at a time.
 func sparseAdam(p, m, v []float32, of compute.RowGradients, o compute.SparseAdamOptions) {
 	cols := of.Gradients.Cols
 	for i, row := range of.Rows {
@@ -364,7 +367,8 @@ func sparseAdam(p, m, v []float32, of compute.RowGradients, o compute.SparseAdam
 	}
 }
 
-// testHalves rounds normal numbers, ties, the largest finite one, infinities and NaNs.
+// testHalves tests the rounding of normal numbers, ties, the largest finite number, infinities and
+// NaNs.
 func testHalves(t *testing.T, host compute.Host) {
 	b := newBench(t, nil, guard)
 	special := []uint32{0, 1 << 31, 0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7fffff,

@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// CUDALibrary returns the library that tests of CUDA use: the one named by HALOGNN_CUDA_LIB,
-// otherwise the emulated one built below root, the top of the repository, unless
-// HALOGNN_EMULATED_DEVICES leaves it without a device. Until the test ends cuda.Find returns the
-// same library, because a process loads only one.
+// CUDALibrary returns the library that tests of CUDA use. This is the library that HALOGNN_CUDA_LIB
+// names or, if it is not set, the emulated library that was built below root, the top of the
+// repository. If HALOGNN_EMULATED_DEVICES leaves the emulated library without a device, or if it
+// was not built, the test is skipped. Until the test ends, cuda.Find returns the same library,
+// because a process loads only one.
 func CUDALibrary(t testing.TB, root string) string {
 	t.Helper()
 	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {

@@ -119,9 +119,10 @@ var linearTests = family{
 	},
 }
 
-// products runs MatMul and its two gradients. The float64 reference multiplies the factors as the
-// device rounds them. Products of rounded factors are exact in float32, so the sums have the error
-// of float32 sums, not the far larger one of rounded factors.
+// products runs MatMul and its two gradients. The float64 reference multiplies the factors after
+// they are rounded as the device rounds them. Products of rounded factors are exact in float32. So
+// the results have only the error of float32 sums, not the far larger error of rounding the
+// factors.
 func products(b *bench, r, f, o int, add bool) []result {
 	x, w, dy, y0, dx0 := b.factor(r*f), b.factor(o*f), b.factor(r*o), b.normal(r*o), b.normal(r*f)
 	if !add { // the old content must not matter
@@ -171,7 +172,8 @@ func products(b *bench, r, f, o int, add bool) []result {
 	}
 }
 
-// factor returns numbers that a device multiplies: rounded before if it may cut them off instead.
+// factor returns random numbers for a factor. If the device may cut bits off instead of rounding,
+// the numbers are already rounded.
 func (b *bench) factor(n int) []float32 {
 	x := b.normal(n)
 	if b.cuts() {
@@ -180,7 +182,7 @@ func (b *bench) factor(n int) []float32 {
 	return x
 }
 
-// cuts reports whether the device may cut factors off instead of rounding them.
+// cuts reports whether the device may cut bits off factors instead of rounding them.
 func (b *bench) cuts() bool {
 	of := compute.CapabilitiesOf(b.dev)
 	return of.Accelerator != nil && of.Precision == compute.PrecisionTF32
@@ -220,7 +222,7 @@ func dots(b *bench, rows, cols int) []result {
 	x, y, scale := b.normal(rows*cols), b.normal(rows*cols), b.normal(1)
 	mx, my, total := b.matrix(rows, cols, x), b.matrix(rows, cols, y), b.dirty(1)
 	b.dev.Dot(total, mx, my)
-	b.dev.Settle() // before my changes
+	b.dev.Settle() // before the matrix my changes, which the calls above may still have to read
 	apart := b.matrix(rows, cols, b.normal(rows*cols))
 	b.dev.AddScaled(apart, my, mx, b.array(scale))
 	b.dev.AddScaled(my, my, mx, b.array(scale))
@@ -273,14 +275,15 @@ func transposes(b *bench, rows, cols int) []result {
 	})}
 }
 
-// sparseProducts runs the product of sparse rows with weights, and the gradient of these.
+// sparseProducts runs the product of sparse rows with weights, and the gradient of the weights.
 func sparseProducts(b *bench, rows, cols, out, degree int) []result {
 	stored := compute.Rows{Cols: cols, Type: compute.Sparse, Tables: make([][]byte, 1),
 		Of: make([]compute.RowRef, rows), Lengths: make([]int32, rows)}
 	x, s := make([]sum, rows*cols), b.segments(rows, cols, degree)
 	for r := range rows {
 		stored.Of[r] = compute.MakeRowRef(0, int(s.Indptr[r]))
-		for _, c := range s.Indices[s.Indptr[r]:s.Indptr[r+1]] { // what comes twice is added
+		// A column that comes twice is added.
+		for _, c := range s.Indices[s.Indptr[r]:s.Indptr[r+1]] {
 			v := float32(b.random.NormFloat64())
 			x[r*cols+int(c)].add(float64(v))
 			stored.Lengths[r]++
@@ -318,8 +321,8 @@ func sparseProducts(b *bench, rows, cols, out, degree int) []result {
 	}
 }
 
-// grid makes the result of a matrix whose element (i,j) is at(i,j), a sum of the given number of
-// terms.
+// grid returns the result for a matrix whose element (i,j) should be at(i,j), a sum of the given
+// number of terms.
 func grid(name string, got []float32, rows, cols, terms int, at func(i, j int) sum) result {
 	r := result{name: name, got: got, terms: terms}
 	r.expect = func() (want, size []float64) {

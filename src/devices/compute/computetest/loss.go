@@ -50,7 +50,8 @@ var lossTests = family{
 	},
 }
 
-// scalars makes a result of losses and counts; a loss below 1 may be off by the rounding of 1.
+// scalars returns the result for losses and counts. A loss below 1 may differ by the rounding error
+// of the number 1.
 func scalars(name string, terms int, got, want []float64) result {
 	r := result{name: name, want: want, size: make([]float64, len(want)), terms: terms}
 	for i, v := range got {
@@ -73,10 +74,11 @@ func softmax(b *bench, rows, cols int, gradient bool) []result {
 	labels := make([]int32, rows)
 	for r := range labels {
 		labels[r] = int32(b.random.IntN(cols))
-		if r%5 == 0 { // a tie of first and last: the first one counts
+		if r%5 == 0 { // first and last logit are equal, so the first one counts as the largest
 			z[r*cols], z[r*cols+cols-1] = 9, 9
 		}
-		if r%7 == 0 { // a confident row: its tiny gradient must not round to 0
+		// A row with a probability close to 1: its tiny gradient must not be rounded to 0.
+		if r%7 == 0 {
 			z[r*cols+int(labels[r])] = 30
 		}
 	}

@@ -73,7 +73,7 @@ var normTests = family{
 	},
 }
 
-// norm is a norm of some rows, with its gradient.
+// norm calls one of the norms on some rows, and its gradient.
 type norm struct {
 	name     string
 	forward  func(y compute.Matrix, epilogue compute.Epilogue)
@@ -107,8 +107,8 @@ func batchNorm(b *bench, x compute.Matrix, gamma, beta []float32) norm {
 	}}
 }
 
-// followed checks that a norm with an epilogue gives the bits of the separate kernels called in
-// turn.
+// followed checks that a norm with an epilogue gives the same bits as the separate kernels, called
+// one after the other.
 func followed(b *bench, rows, cols int, of makeNorm, epilogues []epilogueCase) (all []result) {
 	x, dy := b.matrix(rows, cols, b.normal(rows*cols)), b.normal(rows*cols)
 	n := of(b, x, b.array(b.normal(cols)), b.array(b.normal(cols)))
@@ -168,7 +168,7 @@ func layerNorms(b *bench, rows, cols int) []result {
 
 type layerNormResults struct{ y, dx, dgamma, dbeta result }
 
-// layerNorm64 is the definition: y = (x-mean)/sqrt(var+eps)*gamma+beta and its derivatives.
+// layerNorm64 computes in float64 y = (x-mean)/sqrt(variance+eps)*gamma+beta and its derivatives.
 func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) layerNormResults {
 	n, c := rows*cols, float64(cols)
 	newResult := func(name string, n, terms int) result {
@@ -212,8 +212,8 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 	return w
 }
 
-// batchNorms runs the moments, BatchNorm with moments of its own, and its backward, and compares
-// each with float64 arithmetic on its inputs. It runs the last two in place as well.
+// batchNorms runs ColumnMoments, BatchNorm with other moments, and BatchNormBackward. It compares
+// each result with float64 arithmetic on the same inputs. It also runs the last two in place.
 func batchNorms(b *bench, rows, cols int) []result {
 	const eps = 1e-2
 	x, dy, gamma, beta := b.normal(rows*cols), b.normal(rows*cols), b.normal(cols), b.normal(cols)

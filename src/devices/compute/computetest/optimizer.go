@@ -108,8 +108,8 @@ func sgd(b *bench, n int, momentum float64) []result {
 	}
 }
 
-// bounded makes four updates along the same gradient: two with a loss within the bound, one with a
-// loss beyond it, and one within it again. The device must skip the last two.
+// bounded makes four updates with the same gradient: two with a loss within the bound, one with a
+// loss beyond it, and one with a loss within it again. The device must skip the last two.
 func bounded(b *bench, isSGD bool, loss float32) []result {
 	const n, limit = 300, 2
 	start, g, skipped := b.normal(n), b.array(b.normal(n)), b.array([]float32{0})

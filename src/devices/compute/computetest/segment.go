@@ -132,7 +132,7 @@ func (b *bench) segments(n, sources, degree int) compute.Segments {
 	return s
 }
 
-// groups are random segments, cut into groups at random.
+// groups returns random segments that are divided into groups at random.
 func (b *bench) groups(n, sources, degree int) compute.Segments {
 	s := b.segments(n, sources, degree)
 	for e, i := range s.Indices {
@@ -259,8 +259,9 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 	}
 }
 
-// segmentMaxima takes maxima of few different numbers, so that most columns have several equal
-// ones, and of a NaN. Gradients go to the row of the first edge that has one.
+// segmentMaxima computes maxima of numbers of which only few are different, so that most columns
+// have several equal maxima. There is also a NaN. The gradient must go to the row of the first edge
+// with the maximum.
 func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 	const spare = 3 // rows of dh that no edge can refer to
 	h, dout := b.normal(sources*cols), b.normal(s.Len()*cols)
@@ -301,7 +302,7 @@ func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 		return all
 	}
 	rows := b.get(arg.Data)
-	for i, x := range rows { // as numbers, which rounding does not touch
+	for i, x := range rows { // converts the int32 rows to numbers, which rounding does not change
 		rows[i] = float32(int32(math.Float32bits(x)))
 	}
 	return []result{

@@ -8,8 +8,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Stored tests a device that stores rows in bfloat16: kernels that read such rows give the bits
-// that they give for the same numbers in float32.
+// Stored tests a device that stores rows in bfloat16. A kernel that reads such rows must give the
+// same bits as for the same numbers in float32.
 func Stored(t *testing.T, open func() compute.Device) {
 	for _, s := range []struct{ rows, cols, out int }{
 		{0, 5, 3}, {1, 1, 1}, {17, 37, 19}, {513, 33, 47}, {40, 130, 140}, {600, 37, 32},
@@ -44,7 +44,7 @@ func (b *bench) both(rows, cols int) (wide, narrow compute.Matrix) {
 	return wide, compute.BF16s.In(b.array(memory), rows, cols)
 }
 
-// stored calls each kernel with rows of both types.
+// stored calls each kernel with rows of float32 and with rows of bfloat16.
 func (b *bench) stored(rows, cols, out int) (all []result) {
 	x, narrow := b.both(rows, cols)
 	x2, narrow2 := b.both(rows, cols)

@@ -49,7 +49,7 @@ func (a *activation) tile(d *Device, lo, hi int) {
 	}
 }
 
-// verticesAt returns the vertices of rows [lo,hi); NULL without dropout.
+// verticesAt returns the vertices of rows [lo,hi). Without dropout it returns NULL.
 func (a *activation) verticesAt(lo, hi int) *C.int32_t {
 	if a.threshold == 0 {
 		return nil
@@ -57,7 +57,8 @@ func (a *activation) verticesAt(lo, hi int) *C.int32_t {
 	return int32s(a.vertices[lo:hi])
 }
 
-// activationBackward turns rows of dy into the gradient with respect to the activation's input.
+// activationBackward turns rows of dy, the gradient with respect to the activation's output, into
+// the gradient with respect to its input.
 type activationBackward struct {
 	activation
 	dy compute.Matrix
@@ -82,7 +83,7 @@ func (a *activationBackward) tile(d *Device, lo, hi int) {
 	a.rows(d, a.dy.RowsAt(lo, hi), lo, hi)
 }
 
-// rows changes dy, rows [lo,hi) of the gradient in float32.
+// rows backpropagates dy in place. dy has the rows [lo,hi) of the gradient in float32.
 func (a *activationBackward) rows(d *Device, dy compute.Matrix, lo, hi int) {
 	if a.kind == compute.NoActivation {
 		return

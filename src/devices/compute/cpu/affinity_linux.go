@@ -12,8 +12,9 @@ import (
 // maxCPUs is the number of CPUs in a unix.CPUSet.
 const maxCPUs = len(unix.CPUSet{}) * 64
 
-// AllowedCPUs returns the CPUs that the calling thread may run on, in ascending order: those to
-// which the launcher or Slurm has bound the process. Call it before any thread is pinned.
+// AllowedCPUs returns the CPUs that the calling thread may run on, in ascending order. These are
+// the CPUs to which the launcher or Slurm has bound the process. Call it before any thread is
+// pinned.
 func AllowedCPUs() ([]int, error) {
 	cpus, err := allowed(0)
 	if err != nil {
@@ -22,12 +23,13 @@ func AllowedCPUs() ([]int, error) {
 	return cpus, nil
 }
 
-// launchers are the programs that bind the processes that they start, and are not bound themselves.
+// launchers are the programs that start MPI ranks. They bind the ranks to CPUs, but are not bound
+// themselves.
 var launchers = []string{"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted",
 	"hydra_pmi_proxy"}
 
-// LauncherCPUs returns the CPUs that an MPI launcher on this node has to bind its ranks to; none if
-// this process was not started by one.
+// LauncherCPUs returns the CPUs to which the MPI launcher on this node may bind its ranks. If no
+// launcher has started this process, it returns none.
 func LauncherCPUs() []int {
 	parent := os.Getppid()
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", parent))

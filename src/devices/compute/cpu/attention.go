@@ -12,14 +12,14 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// heads returns the number of heads of an array by head, and the width of one in z, as C takes
-// them.
+// heads returns the number of heads of s, an array with a number for each head, and the width of a
+// head in z, as C numbers.
 func heads(s, z compute.Matrix) (n, width C.int64_t) {
 	return C.int64_t(s.Cols), C.int64_t(z.Cols / s.Cols)
 }
 
-// headDots makes both dot products of a tile while its rows are in the cache: destinations are the
-// first of the sources.
+// headDots computes both dot products for a tile of rows while the rows are in the cache. This is
+// possible because the destinations are the first sources.
 type headDots struct {
 	src, dst, z compute.Matrix
 	asrc, adst  []float32
@@ -38,7 +38,7 @@ func (a *headDots) tile(d *Device, lo, hi int) {
 	z.forget()
 }
 
-// headDot sets rows [lo,hi) of s, as far as s has them, from z, which holds just these rows.
+// headDot computes rows [lo,hi) of s, as far as s has them. z has only the rows [lo,hi).
 func headDot(d *Device, s compute.Matrix, lo, hi int, z compute.Matrix, a []float32) {
 	if hi = min(hi, s.Rows); lo >= hi {
 		return
@@ -48,11 +48,11 @@ func headDot(d *Device, s compute.Matrix, lo, hi int, z compute.Matrix, a []floa
 		floats(z.Data), floats(a))
 }
 
-// headDotsBackward makes the gradients of both dot products of a tile.
+// headDotsBackward computes the gradients of both dot products for a tile of rows.
 type headDotsBackward struct {
 	dz, dsrc, ddst, z compute.Matrix
 	asrc, adst        []float32
-	dst               int // where the partial sums of adst begin
+	dst               int // index at which the partial sums for adst begin
 }
 
 // HeadDotsBackward implements compute.Device.
@@ -142,7 +142,7 @@ func (a *edgeSoftmaxBackward) tile(d *Device, lo, hi int) {
 	}
 }
 
-// edgeCollect sums the values of each source's edges.
+// edgeCollect adds up, for each source, the numbers of its edges.
 type edgeCollect struct {
 	dsrc, de   compute.Matrix
 	transposed compute.Segments
@@ -156,7 +156,7 @@ func (a *edgeCollect) tile(d *Device, lo, hi int) {
 	}
 }
 
-// edgeDotSoftmax works in tiles of segments of one group each.
+// edgeDotSoftmax computes in tiles of segments, each of which lies in one group.
 type edgeDotSoftmax struct {
 	alpha    compute.Matrix
 	s        compute.Segments
@@ -238,7 +238,7 @@ func (a *edgeDotSoftmaxBackward) tile(d *Device, i, _ int) {
 	}
 }
 
-// edgeDotCollect sums, for each source, what its edges send back to its row.
+// edgeDotCollect adds up, for each source, the gradients that its edges send back to its row.
 type edgeDotCollect struct {
 	dsrc, de   compute.Matrix
 	transposed compute.Segments
@@ -306,7 +306,7 @@ func (a *edgeSumBackward) tile(d *Device, lo, hi int) {
 	}
 }
 
-// attend makes the weights of a tile's edges and uses them while they are in the cache.
+// attend computes the weights of a tile's edges, and uses them while they are in the cache.
 type attend struct {
 	softmax edgeSoftmax
 	sum     edgeSum
@@ -388,7 +388,7 @@ func (a *headMaxBackward) tile(d *Device, lo, hi int) {
 		floats(a.x.RowsAt(lo, hi).Data))
 }
 
-// edgesInRange is inRange for the positions of the edges of transposed segments.
+// edgesInRange is inRange for the field Edges of transposed segments.
 func (d *Device) edgesInRange(s compute.Segments) bool {
 	ok := checkIDs(s.Edges[s.Indptr[0]:s.Indptr[s.Len()]], len(s.Edges)) < 0
 	if !ok {
@@ -397,7 +397,7 @@ func (d *Device) edgesInRange(s compute.Segments) bool {
 	return ok
 }
 
-// panicBadEdge panics because edgesInRange was false.
+// panicBadEdge panics with the first position for which edgesInRange was false.
 func panicBadEdge(kernel string, s compute.Segments) {
 	at := checkIDs(s.Edges, len(s.Edges))
 	panic(fmt.Sprintf("compute: %s: position %d of an edge is %d, but there are %d edges", kernel,

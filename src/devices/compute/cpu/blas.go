@@ -5,7 +5,7 @@ package cpu
 /*
 #include <stdlib.h>
 
-// Only OpenBLAS has these; they are weak so that any library with the CBLAS interface links.
+// Only OpenBLAS has these functions. They are weak, so that any library with CBLAS can be linked.
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 extern char *openblas_get_config(void) __attribute__((weak));
 extern char *openblas_get_corename(void) __attribute__((weak));
@@ -16,8 +16,8 @@ static void blas_threads(int n) { if (openblas_set_num_threads) openblas_set_num
 static const char *blas_config(void) { return openblas_get_config ? openblas_get_config() : ""; }
 static const char *blas_core(void) { return openblas_get_corename ? openblas_get_corename() : ""; }
 
-// Makes an OpenBLAS with kernels of several processors choose by OPENBLAS_CORETYPE again, as on
-// loading.
+// Makes an OpenBLAS with kernels for several processors choose its kernels again by
+// OPENBLAS_CORETYPE, as it does when it is loaded.
 static void blas_choose(const char *core) {
     if (!gotoblas_dynamic_quit || !gotoblas_dynamic_init) return;
     setenv("OPENBLAS_CORETYPE", core, 1);
@@ -38,7 +38,7 @@ import (
 	"gonum.org/v1/netlib/blas/netlib"
 )
 
-// openBLAS is the engine of the linked BLAS.
+// openBLAS is the engine that uses the linked BLAS.
 type openBLAS struct{ of netlib.Implementation }
 
 // Sgemm implements engine.
@@ -53,12 +53,12 @@ func openBLASEngine() (engine, string, error) {
 	return openBLAS{}, blasName(), nil
 }
 
-// withAVX512 lists OpenBLAS's names of kernels that use AVX-512.
+// withAVX512 lists the names that OpenBLAS gives to its kernels with AVX-512.
 var withAVX512 = []string{"SkylakeX", "Cooperlake", "SapphireRapids"}
 
-// useBLAS prepares the linked BLAS. It is called from the threads of the pool, so it must not start
-// its own. An OpenBLAS older than the processor chooses AVX2 kernels for it; if the processor has
-// AVX-512 and the user has not chosen, useBLAS chooses the AVX-512 kernels.
+// useBLAS prepares the linked BLAS. It sets BLAS to one thread, because the threads of the pool
+// call it. An OpenBLAS that is older than the processor chooses its AVX2 kernels. If the processor
+// has AVX-512 and the user has not chosen kernels, useBLAS chooses the AVX-512 kernels.
 var useBLAS = sync.OnceFunc(func() {
 	setBLASThreads(1)
 	if os.Getenv("OPENBLAS_CORETYPE") == "" {
@@ -74,8 +74,8 @@ func raiseBLASCore() {
 	}
 }
 
-// chooseBLASCore makes OpenBLAS use its kernels for the named processor, if it has kernels for
-// several.
+// chooseBLASCore makes OpenBLAS use its kernels for the named processor, if it was built with
+// kernels for several processors.
 func chooseBLASCore(name string) {
 	core := C.CString(name)
 	C.blas_choose(core)
@@ -89,8 +89,8 @@ var blasConfig = sync.OnceValue(func() string { return C.GoString(C.blas_config(
 
 func blasCore() string { return C.GoString(C.blas_core()) }
 
-// BLAS describes the linked library of matrix products: its build, and the kernels it runs on this
-// machine.
+// BLAS describes the linked library of matrix products: how it was built, and which kernels it uses
+// on this machine.
 func BLAS() string {
 	useBLAS()
 	config := strings.Join(strings.Fields(blasConfig()), " ")
@@ -100,7 +100,8 @@ func BLAS() string {
 	return config + ", kernels for " + blasCore()
 }
 
-// blasName returns library, version and the kernels it runs, such as "OpenBLAS 0.3.21 SkylakeX".
+// blasName returns the library's name, its version and the kernels that it uses, such as "OpenBLAS
+// 0.3.21 SkylakeX".
 func blasName() string {
 	words := strings.Fields(blasConfig())
 	if len(words) < 2 {

@@ -13,48 +13,51 @@ import (
 )
 
 const (
-	// fewChunks is the number of chunks below which tiles are also cut by columns of the product,
-	// so that there are enough tiles for all threads.
+	// If there are fewer chunks than fewChunks, the products of a chunk are also divided by
+	// columns, so that there are enough tiles for all threads.
 	fewChunks = 16
-	// weightColumns is the width of such a tile.
+	// weightColumns is the number of columns of such a tile.
 	weightColumns = 128
-	// vectorWidth is the multiple to which the libraries pad the rows of a product.
+	// The libraries pad the rows of a product to a multiple of vectorWidth elements.
 	vectorWidth = 16
 )
 
-// chunkSums computes gradients that are sums over rows: dw = (rows 0..511) + (rows 512..1023) +
-// ..., by waves of chunks. A chunk is used while it is in the cache: first its dy is taken back
-// through the activation, then its columns are summed, then the products are made.
+// chunkSums computes gradients that are sums over rows: dw = (rows 0..511) + (rows 512..1023) + ...
+// It computes some chunks of rows at a time, called a wave. A chunk is used while it is in the
+// cache: first its dy is backpropagated through the activation, then its columns are summed, then
+// its products are computed.
 //
 //	dy, y, x of chunk c ─> partial[c]: products | columns ─> sums in chunk order ─> gradients
 type chunkSums struct {
-	rows, first int // rows of the gradient; the first row of the wave
+	rows, first int // number of rows of the gradient; first row of the wave
 
-	// backward of the activation; without an activation dy does not change
-	behind   activationBackward
-	dy       compute.Matrix
-	bias     []float32 // gradient of the bias, the sums of columns; nil: they are not made
+	// Backward of the activation. Without an activation it does not change dy.
+	behind activationBackward
+	dy     compute.Matrix
+	// Gradient of the bias, which is the sums of columns; nil if it is not wanted.
+	bias     []float32
 	products [2]weightSum
 	count    int // number of products
 
 	stride int // number of elements of the partial sums of a chunk
-	across int // tiles of a chunk, by columns of the products
+	across int // number of tiles into which a chunk is divided by columns of the products
 }
 
 // weightSum is the sum of a product leftᵀ right over rows.
 type weightSum struct {
 	dw, left, right compute.Matrix
-	turned          bool // right is dy: the sum is the transpose of dw
-	at              int  // offset among the sums of a chunk
-	width           int  // columns of a tile
+	turned          bool // right is dy, so the sum is the transpose of dw
+	at              int  // offset among the partial sums of a chunk
+	width           int  // number of columns of a tile
 }
 
-// product adds dw = dyᵀ x to what is computed.
+// product adds the product dw = dyᵀ x to those that are computed.
 func (a *chunkSums) product(d *Device, dw, dy, x compute.Matrix) {
 	d.multiplies(dy)
 	d.multiplies(x)
 	p := weightSum{dw: dw, left: dy, right: x, at: a.stride}
-	if dw.Cols%vectorWidth != 0 && dw.Rows%vectorWidth == 0 { // rows of xᵀ dy are whole vectors
+	// Unlike the rows of dw, those of xᵀ dy are whole vectors.
+	if dw.Cols%vectorWidth != 0 && dw.Rows%vectorWidth == 0 {
 		p.turned, p.left, p.right = true, x, dy
 	}
 	a.products[a.count] = p
@@ -102,7 +105,7 @@ func (a *chunkSums) bounds(d *Device, chunk int) (lo, hi int, partial []float32)
 	return lo, min(lo+compute.ChunkRows, a.rows), d.partial[chunk*a.stride:][:a.stride]
 }
 
-// tile computes a tile of a wave: part i%across of chunk i/across.
+// tile computes tile i of a wave: part i%across of chunk i/across.
 func (a *chunkSums) tile(d *Device, i, _ int) {
 	chunk, part := i/a.across, i%a.across
 	if a.across == 1 {
@@ -126,7 +129,7 @@ func (a *chunkSums) tile(d *Device, i, _ int) {
 	}
 }
 
-// prepare makes the gradient of a chunk and sums its columns.
+// prepare backpropagates dy of a chunk through the activation and sums its columns.
 func (a *chunkSums) prepare(d *Device, chunk int) {
 	if a.bias == nil && a.behind.kind == compute.NoActivation {
 		return
@@ -139,19 +142,20 @@ func (a *chunkSums) prepare(d *Device, chunk int) {
 		C.halognn_column_sum(d.level, floats(partial[a.stride-len(a.bias):]), rows, cols,
 			floats(r.wide.Data))
 	}
-	if a.behind.kind == compute.NoActivation { // dy has not changed
+	if a.behind.kind == compute.NoActivation { // without an activation dy has not changed
 		r.forget()
 		return
 	}
 	d.end(r, false)
 }
 
-// chunkRows prepares the chunks of a wave whose products are cut by columns.
+// chunkRows prepares the chunks of a wave before their products are computed, if these are divided
+// by columns.
 type chunkRows struct{ of chunkSums }
 
 func (a *chunkRows) tile(d *Device, i, _ int) { a.of.prepare(d, i) }
 
-// addChunks adds the sums of a wave's chunks, in order, to sum.
+// addChunks adds the partial sums of a wave's chunks, in order, to sum.
 type addChunks struct {
 	sum    []float32
 	chunks int

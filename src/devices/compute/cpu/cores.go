@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// PinThread locks the calling goroutine to its OS thread for good and binds that thread to cpus,
-// among which the system may choose.
+// PinThread locks the calling goroutine to its OS thread for good and binds the thread to the given
+// CPUs. If there are several, the system may move the thread between them.
 func PinThread(cpus ...int) error {
 	if len(cpus) == 0 {
 		return fmt.Errorf("compute/cpu: no CPU to pin a thread to")
@@ -24,24 +24,24 @@ func PinThread(cpus ...int) error {
 // PlanCores divides the CPUs a rank may use between the threads that compute and the goroutines
 // that prepare minibatches.
 //
-//	enough CPUs        compute [c0 c1 c2]  prepare [c3 c4]           disjoint
-//	fewer              compute [c0 c1]     prepare [c3 c1 c0]        shared, free CPUs first
+//	enough CPUs        compute [c0 c1 c2]  prepare [c3 c4]           no CPU is in both lists
+//	fewer              compute [c0 c1]     prepare [c3 c1 c0]        some CPUs in both; free ones first
 //	threads > CPUs     compute nil         prepare all               shared: pinned threads
 //	                                                                 would share a CPU
 //
-// compute lists one CPU a thread, as for Options.CPUs: in one NUMA node as far as possible, and on
-// separate cores before the second hyperthread of any core. With no allowed CPUs nothing is pinned:
-// both lists are nil.
+// The result compute has one CPU for each thread, for Options.CPUs. These CPUs are in one NUMA node
+// as far as possible, and the second hyperthread of a core is used only when every core is in use.
+// If there are no allowed CPUs, nothing is to be pinned, and both lists are nil.
 func PlanCores(allowed []int, computeThreads, workers int) (compute, prepare []int, shared bool) {
 	return planCores(readCores("/sys/devices/system/cpu", allowed), computeThreads, workers)
 }
 
-// Place is the position of a CPU: its NUMA domain, and its core, named by the core's first
-// hyperthread.
+// Place is the position of a CPU: its NUMA domain, and its core, given as the number of the core's
+// first hyperthread.
 type Place struct{ CPU, Domain, Core int }
 
-// Places returns the positions of CPUs. If the system does not tell them, all are in one domain and
-// each is a core.
+// Places returns the positions of CPUs. If the system does not tell them, it puts all CPUs into one
+// domain, each on its own core.
 func Places(cpus []int) []Place {
 	var places []Place
 	for _, c := range readCores("/sys/devices/system/cpu", cpus) {
@@ -50,7 +50,8 @@ func Places(cpus []int) []Place {
 	return places
 }
 
-// core is the position of a CPU. Hyperthreads of one core have the same first sibling.
+// core is the position of a CPU. The field sibling is the first hyperthread of the CPU's core, so
+// all hyperthreads of a core have the same sibling.
 type core struct{ cpu, node, sibling int }
 
 func planCores(cores []core, computeThreads, workers int) (compute, prepare []int, shared bool) {
@@ -68,8 +69,8 @@ func planCores(cores []core, computeThreads, workers int) (compute, prepare []in
 	return compute, prepare, shared
 }
 
-// byPreference orders CPUs for computing: the NUMA node with the most allowed CPUs first; within a
-// node, the first hyperthread of every core before any second one.
+// byPreference sorts CPUs for computing. The NUMA node with the most allowed CPUs comes first.
+// Within a node, the first hyperthreads of all cores come before the second ones.
 func byPreference(cores []core) []int {
 	inNode := make(map[int]int)
 	for _, c := range cores {
@@ -77,7 +78,7 @@ func byPreference(cores []core) []int {
 	}
 	cores = slices.Clone(cores)
 	slices.SortFunc(cores, func(a, b core) int { return a.cpu - b.cpu })
-	threads := make(map[[2]int]int) // hyperthreads of a core so far
+	threads := make(map[[2]int]int) // number of hyperthreads of each core so far
 	rank := make(map[int]int)
 	for _, c := range cores {
 		key := [2]int{c.node, c.sibling}
@@ -95,8 +96,8 @@ func byPreference(cores []core) []int {
 	return order
 }
 
-// readCores reads the positions of CPUs from sysfs. Where sysfs is hidden (containers) or absent
-// (other systems), it assumes one node of single-threaded cores.
+// readCores reads the positions of CPUs from sysfs. If sysfs is hidden (in containers) or absent
+// (on other systems), it assumes one NUMA node whose cores have one hyperthread each.
 func readCores(sysfs string, cpus []int) []core {
 	var cores []core
 	for _, c := range cpus {

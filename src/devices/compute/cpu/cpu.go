@@ -22,18 +22,19 @@ type Device struct {
 	level     level
 	gemm      engine
 	precision compute.Precision
-	rounding  rounding // nil for float32 factors
+	rounding  rounding // how factors are rounded; nil for float32 factors
 	pool      *pool
 	name      string
 	cpus      []int
 	probe     *compute.Probe
 
-	call              arguments // the kernel call in progress, computed in tiles
+	// Arguments of the kernel call in progress, which is computed in tiles.
+	call              arguments
 	rows, rowsPerTile int
 	runTile           func(tile int) // d.tile; made once, so that a kernel call allocates nothing
-	calls             []arguments    // the arguments of every kernel called so far
+	calls             []arguments    // place for the arguments of every kernel called so far
 
-	turned  [2][]float32 // transposed weights of a kernel
+	turned  [2][]float32 // transposed copies of the weights of a kernel
 	partial []float32    // partial sums of chunks
 	sums    []float32    // sums of the partial sums
 	losses  []chunkLoss
@@ -41,7 +42,7 @@ type Device struct {
 
 	groupTiles []groupTile // tiles of a product in groups
 
-	bad atomic.Bool // a tile found an index out of range
+	bad atomic.Bool // set if a tile has found an index out of range
 }
 
 // New opens a device. Close ends its threads.
@@ -83,9 +84,9 @@ func New(o Options) (*Device, error) {
 	return d, nil
 }
 
-// Enter locks the calling goroutine to its OS thread and, if the device has CPUs, pins it to the
-// first of them. That thread becomes the device's first thread and should make all further calls.
-// The returned function undoes both.
+// Enter locks the calling goroutine to its OS thread. If Options.CPUs were given, it pins this
+// thread to the first of them. The thread becomes the device's first thread and should make all
+// further calls. The returned function undoes the lock and the pinning.
 func (d *Device) Enter() (leave func() error, err error) {
 	runtime.LockOSThread()
 	if len(d.cpus) == 0 {
@@ -119,7 +120,8 @@ func (d *Device) tiles(tiles int, do func(tile int)) { d.pool.run(tiles, do) }
 
 func (d *Device) spun() time.Duration { return time.Duration(d.pool.spun.Load()) }
 
-// scratch returns the bytes outside the heap that the kernels have grown so far.
+// scratch returns the bytes of scratch memory outside the heap that the kernels have allocated so
+// far.
 func (d *Device) scratch() int64 {
 	floats := cap(d.turned[0]) + cap(d.turned[1]) + cap(d.partial) + cap(d.sums)
 	for i := range d.wide {

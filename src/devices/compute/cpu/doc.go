@@ -1,23 +1,24 @@
-// Package cpu is the compute backend for the cores of one machine: matrix products of float32 by
-// oneDNN, which is loaded at run time, or else by the linked OpenBLAS; everything else by the C
-// kernels of kernels/cpu, at the machine's SIMD level.
+// Package cpu is the compute backend for the cores of one machine. Matrix products of float32 are
+// computed by oneDNN, which is loaded at run time, or otherwise by the linked OpenBLAS. Everything
+// else is computed by the C kernels of kernels/cpu, at the machine's SIMD level.
 //
 //	kernel call ──> tiles of rows ──> calling goroutine + pinned workers
 //	                                  each tile: a C kernel or a single-threaded sgemm
 //
 //	y  [R,O] = x wᵀ         tiles of 192 to 512 rows
 //	dw [O,F] = dyᵀ x,
-//	sums over rows          one partial sum a chunk of 512 rows, then the partials in chunk order
-//	segments                tiles of segments; one accumulator an output, edges in order
+//	sums over rows          one partial sum for each chunk of 512 rows; these are added in order
+//	segments                tiles of segments; one accumulator for each output, edges in order
 //
-// With Options.Precision bf16 the factors of products are rounded. C kernels multiply them with the
-// AVX512-BF16 of AMD's processors, oneDNN with AMX or where it is named. Elsewhere, and with tf32,
-// for which a CPU has no instructions, the rounded factors are multiplied as float32.
+// With Options.Precision bf16 the factors of products are rounded. On AMD's processors with
+// AVX512-BF16, C kernels multiply them. On processors with AMX, or if Options.GEMM names oneDNN,
+// oneDNN multiplies them. Otherwise, and with tf32, for which CPUs have no instructions, the
+// rounded factors are multiplied as float32.
 //
-// Tiles depend on shapes alone, so numbers do not depend on the number of threads. The package also
-// finds the cores that the launcher has assigned to this process (AllowedCPUs) and divides them
-// between training and preparation (PlanCores). Without cgo it is the plain Go backend under the
-// same names.
+// Tiles depend only on shapes, so the computed numbers do not depend on the number of threads. The
+// package also finds the cores that the launcher has assigned to this process (AllowedCPUs) and
+// divides them between training and preparation (PlanCores). Without cgo the package is the plain
+// Go backend under the same names.
 package cpu
 
 import (
@@ -29,19 +30,21 @@ import (
 
 // Options says how a device runs. The zero value uses every CPU the process may run on, unpinned.
 type Options struct {
-	// number of threads that compute, including the caller. 0: one for each of CPUs or, if CPUs is
-	// empty, for each CPU that the process may run on
+	// Number of threads that compute, including the caller's thread. If 0, there is one for each
+	// entry of CPUs or, if CPUs is empty, for each CPU that the process may run on.
 	Threads int
-	// pin thread i to CPUs[i]; empty: do not pin. The caller's own thread is pinned by Enter
+	// Thread i is pinned to CPUs[i]. If empty, no thread is pinned. Enter pins the caller's thread.
 	CPUs []int
-	// library of products: onednn, openblas, go; empty: HALOGNN_GEMM, or else the best
+	// Library of matrix products: onednn, openblas or go. If empty, HALOGNN_GEMM names it; if that
+	// is empty too, the best one is used.
 	GEMM      string
-	Precision compute.Precision // precision of the factors of products; empty: float32
-	// level of the C kernels: scalar, avx2, avx512; empty: HALOGNN_SIMD, or else the best
+	Precision compute.Precision // precision of the factors of products; empty means float32
+	// SIMD level of the C kernels: scalar, avx2 or avx512. If empty, HALOGNN_SIMD names it; if that
+	// is empty too, the best one is used.
 	SIMD string
 }
 
-// check fills in the default and returns an error for options that do not fit.
+// check fills in the defaults, and returns an error if options do not fit together.
 func (o *Options) check() error {
 	o.CPUs = slices.Clone(o.CPUs)
 	if o.Precision == "" {

@@ -15,8 +15,9 @@ type engine interface {
 		beta float32, c []float32, ldc int)
 }
 
-// openEngine returns the named library, and its name with version and kernels. An empty name means
-// oneDNN where that is preferred and can be loaded, otherwise OpenBLAS, otherwise plain Go.
+// openEngine returns the named library, and a description with its version and kernels. An empty
+// name means oneDNN, if it is preferred on this machine and can be loaded, otherwise OpenBLAS,
+// otherwise plain Go.
 func openEngine(name string) (engine, string, error) {
 	name, err := gemmName(name)
 	if err != nil {
@@ -41,8 +42,8 @@ func openEngine(name string) (engine, string, error) {
 	return e, linked, err
 }
 
-// GEMM describes the library of matrix products that an empty Options.GEMM chooses here, how it
-// multiplies bfloat16, and the reason if it is not the fastest one.
+// GEMM describes the library of matrix products that is used on this machine if Options.GEMM is
+// empty, and how it multiplies bfloat16. If it is not the fastest library, GEMM says why.
 func GEMM() string {
 	e, name, err := openEngine("")
 	if err != nil {
@@ -62,7 +63,7 @@ func GEMM() string {
 	return name
 }
 
-// plainGo is the engine of gonum's own code.
+// plainGo is the engine that uses gonum's Go code.
 type plainGo struct{ of gonum.Implementation }
 
 // Sgemm implements engine.

@@ -14,11 +14,11 @@ const (
 	GEMMGo       = "go"
 )
 
-// gemmWords lists those libraries, the preferred one first.
+// gemmWords lists the names of these libraries, the preferred one first.
 var gemmWords = []string{GEMMOneDNN, GEMMOpenBLAS, GEMMGo}
 
-// gemmName returns name or, if that is empty, HALOGNN_GEMM; an empty result leaves the choice to
-// the program.
+// gemmName returns name or, if that is empty, the value of HALOGNN_GEMM. If the result is empty,
+// the program chooses the library.
 func gemmName(name string) (string, error) {
 	if name == "" {
 		name = os.Getenv("HALOGNN_GEMM")
@@ -35,6 +35,6 @@ func gemmName(name string) (string, error) {
 		"compute.gemm are auto, %s", name, strings.Join(gemmWords, ", "))
 }
 
-// prefersOneDNN says whether oneDNN is the first choice: it is where measurements show it to be the
-// fastest.
+// prefersOneDNN says whether oneDNN is the first choice. It is on processors on which it was
+// measured to be the fastest.
 const prefersOneDNN = runtime.GOARCH == "amd64"

@@ -12,18 +12,19 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// groupProduct is y = x w_gᵀ or dx = dy w_g, in tiles of rows of one group each.
+// groupProduct computes y = x w_gᵀ or dx = dy w_g, in tiles of rows, each of which lies in one
+// group.
 type groupProduct struct {
 	out, in compute.Matrix
 	w       []float32
 	t       blas.Transpose // transposition of the weights
-	stride  int            // elements in a row of the weights
+	stride  int            // number of elements in a row of the weights
 	g       compute.Groups
-	bias    []float32 // [groups] biases to add; nil: there are none
+	bias    []float32 // [groups] biases to add; nil if there are none
 }
 
-// groupTile is a range of rows of one group. Its sum of products begins at element at of the
-// partial sums or, if at is below 0, is the group's sum itself.
+// groupTile is a range of rows of one group. Its sum of products is stored in the partial sums,
+// beginning at element `at`. If at is below 0, it is stored directly as the group's sum.
 type groupTile struct{ group, lo, hi, at int }
 
 // GroupMatMul implements compute.Device.
@@ -71,16 +72,16 @@ func (a *groupProduct) tile(d *Device, i, _ int) {
 	}
 }
 
-// groupChunks is the least number of chunks of a group that one tile of GroupMatMulWeights adds.
-// groupPartials bounds the number of tiles, not counting one for each group.
+// A tile of GroupMatMulWeights adds at least groupChunks chunks of a group. There are at most
+// groupPartials tiles, not counting the first tile of each group.
 const (
 	groupChunks   = 4
 	groupPartials = 64
 )
 
 // groupSum sets dw_g = dyᵀ x and, unless db is nil, db_g to the sum of the columns of dy. A tile
-// adds some chunks of rows of a group, in their order; the sums of several tiles are then added in
-// order.
+// adds some chunks of rows of a group, in order. If a group has several tiles, their sums are then
+// added in order.
 type groupSum struct {
 	dw, db []float32
 	dy, x  compute.Matrix
@@ -125,7 +126,7 @@ func (d *Device) groupSum(a groupSum, g compute.Groups) {
 	}
 }
 
-// sums returns dw and db of a group.
+// sums returns the parts of dw and db that belong to a group.
 func (a *groupSum) sums(group int) (dw, db []float32) {
 	dw = a.dw[group*a.stride:][:a.dy.Cols*a.x.Cols]
 	if a.db != nil {
@@ -158,8 +159,9 @@ func (a *groupSum) tile(d *Device, i, _ int) {
 	}
 }
 
-// cutGroups cuts every group into tiles of the given number of rows, and returns how many elements
-// the partial sums take, size each: the first tile of a group needs none.
+// cutGroups divides every group into tiles of the given number of rows. It returns the total number
+// of elements of the partial sums. Each partial sum has size elements; the first tile of a group
+// needs none.
 func (d *Device) cutGroups(g compute.Groups, rows, size int) (elements int) {
 	d.groupTiles = d.groupTiles[:0]
 	for i := range g.Ends {

@@ -19,18 +19,19 @@ func (n *Numbers) forC() C.halognn_numbers {
 	}
 }
 
-// DrawsLeast reports whether DrawLeast is faster than plain Go, and can draw the fanout.
+// DrawsLeast reports whether DrawLeast is faster than plain Go and supports the fanout.
 func (h *Host) DrawsLeast(fanout int64) bool {
 	return h.vectors && fanout <= C.HALOGNN_CANDIDATES/2
 }
 
-// DrawLeast draws for each destination, with the neighbours indices[begin[i]:][:degree[i]], the
-// fanout neighbours with the smallest numbers, the first of equal ones; all neighbours, if there
-// are no more than fanout. It writes them to drawn, in the order of the row, and their positions in
-// indices to positions, unless that is nil, one destination after the other. It returns how many
-// destinations it has drawn for: it stops before a destination whose row or neighbours are out of
-// range, and before a rare one. The rows are prefetched; looking at a neighbour costs a gathered
-// number.
+// DrawLeast draws neighbours for each destination i, whose neighbours are
+// indices[begin[i]:][:degree[i]]. It draws the fanout neighbours with the smallest random numbers;
+// of equal numbers, the first. If there are no more than fanout neighbours, it draws all. It writes
+// them to drawn, in the order of the row, one destination after the other. Unless positions is nil,
+// it writes their positions in indices to it. It returns the number of destinations for which it
+// has drawn. It stops before a destination whose row or neighbours are out of range, and before
+// rare cases, which the caller must draw. It prefetches the rows; for each neighbour it reads one
+// random number.
 func (h *Host) DrawLeast(drawn []int32, positions, begin, degree []int64, fanout int,
 	indices []int32, n *Numbers) int {
 	var done C.int64_t

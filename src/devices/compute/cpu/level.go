@@ -20,12 +20,12 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// level is the C kernels of one SIMD level (kernels/include/halognn_cpu.h). They do not check their
-// arguments: the caller has checked shapes.
+// level is the table of C kernels of one SIMD level (kernels/include/halognn_cpu.h). The kernels do
+// not check their arguments, so callers must have checked shapes.
 type level = *C.halognn_cpu
 
-// openLevel opens a level: "", "scalar", "avx2" or "avx512"; "" is the level that HALOGNN_SIMD
-// names, or else the best.
+// openLevel opens the level "scalar", "avx2" or "avx512". For "" it opens the level that
+// HALOGNN_SIMD names or, if that is not set, the best one.
 func openLevel(name string) (level, error) {
 	if name == "" {
 		name = os.Getenv("HALOGNN_SIMD")
@@ -43,7 +43,7 @@ func openLevel(name string) (level, error) {
 
 func levelName(k level) string { return C.GoString(k.level) }
 
-// SIMD returns the level of the C kernels that an empty Options.SIMD chooses here.
+// SIMD returns the level of the C kernels that is used on this machine if Options.SIMD is empty.
 func SIMD() (string, error) {
 	k, err := openLevel("")
 	if err != nil {
@@ -52,8 +52,8 @@ func SIMD() (string, error) {
 	return levelName(k), nil
 }
 
-// catchFaults makes the row kernels return the address of a fault in a mapped file, which would
-// otherwise end the process.
+// After catchFaults, a kernel that cannot read a row in a mapped file returns the address that it
+// could not read. Without it the process would end.
 var catchFaults = sync.OnceValue(func() error {
 	if errno := C.halognn_catch_faults(); errno != 0 {
 		return fmt.Errorf("compute/cpu: handling SIGBUS: %w", syscall.Errno(errno))
@@ -69,7 +69,8 @@ func int32s(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.SliceData(x)) }
 func int64s(x []int64) *C.int64_t   { return (*C.int64_t)(unsafe.SliceData(x)) }
 func bytes(x []byte) *C.uint8_t     { return (*C.uint8_t)(unsafe.SliceData(x)) }
 
-// read and written convert a matrix of either type that a kernel reads, or writes.
+// read converts a matrix that a kernel reads, and written one that it writes. Both are of float32
+// or bfloat16.
 func read(m compute.Matrix) C.halognn_matrix {
 	if m.BF16 != nil {
 		return C.halognn_matrix{at: unsafe.Pointer(unsafe.SliceData(m.BF16)), bf16: 1}

@@ -14,7 +14,7 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// productRows returns the rows of a tile of y = x wᵀ and of dx = dy w.
+// productRows returns the number of rows in a tile of y = x wᵀ and of dx = dy w.
 func (d *Device) productRows(rows int) int {
 	if d.rounding != nil {
 		return d.rounding.tileRows(rows)
@@ -22,8 +22,9 @@ func (d *Device) productRows(rows int) int {
 	return libraryRows(rows)
 }
 
-// libraryRows returns the rows of a tile of a library: few if there are few rows for all threads. A
-// library packs w again for every tile, which takes about 32/libraryRows of its time.
+// libraryRows returns the number of rows in a tile that a library multiplies. It is small if there
+// are few rows for all threads. A library packs w again for every tile, which takes about
+// 32/libraryRows of the time of a product.
 func libraryRows(rows int) int {
 	if rows < 8192 {
 		return 256
@@ -38,22 +39,24 @@ func beta(add bool) float32 {
 	return 0
 }
 
-// turnRows is the number of rows from which the weights of y = x wᵀ are transposed first. For every
-// tile the library packs a plain w faster than a transposed one, and the transposition takes as
-// long as some hundred rows.
+// If y = x wᵀ has at least turnRows rows, the weights are transposed first. The library packs w for
+// every tile, and packs a plain matrix faster than a transposed one. The transposition takes the
+// time of some hundred rows.
 const turnRows = 4096
 
-// Products of up to compute.SameTiles rows are computed alike.
+// A product of up to compute.SameTiles rows does not transpose its weights first, like the products
+// of its tiles.
 const _ = uint(turnRows - 1 - compute.SameTiles)
 
-// product is y = x wᵀ or dx = dy w, in tiles of rows.
+// product computes y = x wᵀ or dx = dy w, in tiles of rows.
 type product struct {
 	out, in compute.Matrix
-	w       []float32      // weights, where factors are not rounded
+	w       []float32      // weights, if factors are not rounded
 	t       blas.Transpose // transposition of the weights
-	stride  int            // elements in a row of the weights
-	which   int            // index of the weights that the device keeps, transposed or rounded
-	add     bool
+	stride  int            // number of elements in a row of the weights
+	// Index of the copy of the weights that the device keeps, transposed or rounded.
+	which int
+	add   bool
 }
 
 // MatMul implements compute.Device.
@@ -62,7 +65,8 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	run(d, y.Rows, d.productRows(y.Rows), d.forward(0, y, x, w, add))
 }
 
-// forward prepares y = x wᵀ as one of the products of a kernel.
+// forward prepares y = x wᵀ. A kernel may have two such products; the argument which is the number
+// of this one.
 func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
 	p := product{y, x, w.Data, blas.Trans, w.Cols, which, add}
 	d.multiplies(x)
@@ -77,7 +81,7 @@ func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
 	return p
 }
 
-// multiplies panics if a factor is of bfloat16 on a device that does not round factors.
+// multiplies panics if the factor x is of bfloat16 but the device does not round factors.
 func (d *Device) multiplies(x compute.Matrix) {
 	if x.BF16 != nil && d.rounding == nil {
 		panic(fmt.Sprintf("compute: factor %v is not of float32, but the device multiplies %s "+
@@ -89,7 +93,7 @@ func (a *product) tile(d *Device, lo, hi int) {
 	a.into(d, a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi))
 }
 
-// into sets the rows out of the product from the input rows, the argument in.
+// into computes the rows out of the product from the input rows, the argument in.
 func (a *product) into(d *Device, out, in compute.Matrix) {
 	if d.rounding != nil {
 		d.rounding.product(out, in, a.which, 0, a.add)

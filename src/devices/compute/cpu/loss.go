@@ -59,7 +59,7 @@ func (a *sigmoidBCE) tile(d *Device, lo, hi int) {
 		&c.counts[0])
 }
 
-// gradient returns rows of the gradient, or nil if none is wanted.
+// gradient returns rows [lo,hi) of the gradient, or nil if no gradient is wanted.
 func gradient(dlogits compute.Matrix, lo, hi int) []float32 {
 	if dlogits.Data == nil {
 		return nil

@@ -36,8 +36,9 @@ type layerNormBackward struct {
 	gamma, mean, rstd []float32
 }
 
-// behind takes a float32 dy back through an epilogue, in place. A bfloat16 dy stays as it is: every
-// tile that reads it does what behind returns.
+// behind backpropagates dy through an epilogue. If dy is of float32, it does so in place. A dy of
+// bfloat16 is not changed; every tile that reads it must apply the activationBackward that behind
+// returns.
 func (d *Device) behind(dy, y compute.Matrix, e compute.Epilogue) activationBackward {
 	if dy.BF16 == nil {
 		e.Backward(d, dy, y)
@@ -46,7 +47,8 @@ func (d *Device) behind(dy, y compute.Matrix, e compute.Epilogue) activationBack
 	return activationBackward{activationOf(y, e), dy}
 }
 
-// widened returns rows [lo,hi) of the gradient. The caller ends their use with forget.
+// widened returns rows [lo,hi) of the gradient, backpropagated, as float32. The caller must call
+// forget when it no longer needs them.
 func (a *activationBackward) widened(d *Device, lo, hi int) result {
 	r := d.widen(a.dy.RowsAt(lo, hi))
 	a.rows(d, r.wide, lo, hi)

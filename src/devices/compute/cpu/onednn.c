@@ -50,7 +50,8 @@ const char *halognn_onednn_load(const char *path) {
                  "%s was built with TBB, SYCL or a thread pool (runtime %u), whose threads cannot be "
                  "held to one; use a build with OpenMP", path, onednn.version()->cpu_runtime);
     }
-    find(library, &onednn.bgemm, "dnnl_gemm_bf16bf16f32"); /* exported, but in no header */
+    /* The library exports it, but declares it in no header. */
+    find(library, &onednn.bgemm, "dnnl_gemm_bf16bf16f32");
     if (text[0] == '\0')
         return NULL;
     dlclose(library);
@@ -69,7 +70,8 @@ int halognn_onednn_has_bf16(void) {
 
 int halognn_onednn_has_amx(void) { return onednn.bgemm != NULL && (onednn.isa() & AMX) != 0; }
 
-/* OpenMP keeps a number of threads for each calling thread. */
+/* Makes OpenMP use one thread for calls from this thread. OpenMP has a separate setting for each
+ * calling thread. */
 static void be_alone(void) {
     static __thread int alone;
     if (!alone && onednn.omp_set_num_threads != NULL)

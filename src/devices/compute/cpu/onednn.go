@@ -55,7 +55,7 @@ var loadOneDNN = sync.OnceValues(func() (name string, err error) {
 		"or set compute.gemm to openblas", ErrNoOneDNN, strings.Join(wrong, "; "))
 })
 
-// oneDNN is the engine of the library, which must have been loaded.
+// oneDNN is the engine that uses oneDNN, which must have been loaded.
 type oneDNN struct{}
 
 func letter(t blas.Transpose) C.char {
@@ -82,14 +82,15 @@ func (oneDNN) Bgemm(tA, tB blas.Transpose, m, n, k int, a []uint16, lda int, b [
 		floats(c), C.int64_t(ldc)), m, n, k)
 }
 
-// oneDNNHasBF16 says whether the loaded library has instructions for Bgemm here.
+// oneDNNHasBF16 reports whether the loaded library computes Bgemm by instructions for bfloat16 of
+// this processor.
 func oneDNNHasBF16() bool { return C.halognn_onednn_has_bf16() != 0 }
 
-// oneDNNHasAMX says whether these instructions are AMX.
+// oneDNNHasAMX reports whether these instructions are AMX.
 func oneDNNHasAMX() bool { return C.halognn_onednn_has_amx() != 0 }
 
-// succeeded panics unless status is success. The arguments are valid, so a failure means that the
-// library had no memory for its buffers.
+// succeeded panics unless status is 0, which means success. The arguments are valid, so a failure
+// means that the library had no memory for its buffers.
 func succeeded(status C.int, m, n, k int) {
 	if status != 0 {
 		panic(fmt.Sprintf("compute/cpu: oneDNN's matrix product of %d x %d x %d gives status %d", m,

@@ -1,20 +1,22 @@
 // oneDNN's matrix product, loaded at run time: the program is linked without the library, and built
-// without its headers. It uses functions that are the same in versions 2 and 3: dnnl_sgemm and
-// dnnl_gemm_bf16bf16f32, which create no primitive, and dnnl_version.
+// without its headers. It uses only functions that are the same in versions 2 and 3: dnnl_sgemm and
+// dnnl_gemm_bf16bf16f32, for which no primitive has to be created, and dnnl_version.
 #include <stdint.h>
 
-/* Loads the library for good, or returns an error text, which stays valid until the next call. */
+/* Loads the library for good and returns NULL. If it fails, it returns an error text, which is
+ * valid until the next call. */
 const char *halognn_onednn_load(const char *path);
 /* The version of the loaded library, and whether it uses AVX-512. */
 void halognn_onednn_version(int *major, int *minor, int *patch, int *avx512);
-/* C [m,n] = op(A) op(B) + beta C, row-major, on the calling thread alone; transposed: 'T', or else
- * 'N'. Returns 0, or oneDNN's status. */
+/* Sets C [m,n] = op(A) op(B) + beta C, row-major, on the calling thread only. transa and transb are
+ * 'T' for a transposed factor, otherwise 'N'. Returns 0, or oneDNN's error status. */
 int halognn_onednn_sgemm(char transa, char transb, int64_t m, int64_t n, int64_t k, const float *a,
                          int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                          int64_t ldc);
-/* Whether the library multiplies bfloat16 by instructions of this processor: AVX512-BF16 or AMX. */
+/* Returns whether the library multiplies bfloat16 by instructions of this processor, AVX512-BF16 or
+ * AMX. */
 int halognn_onednn_has_bf16(void);
-/* Whether it does so by AMX. */
+/* Returns whether it does so by AMX. */
 int halognn_onednn_has_amx(void);
 /* The same product of bfloat16 factors, summed in float32. */
 int halognn_onednn_bgemm(char transa, char transb, int64_t m, int64_t n, int64_t k,

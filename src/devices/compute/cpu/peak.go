@@ -18,8 +18,8 @@ type peakLoop struct {
 	number    C.int
 }
 
-// peakLoops returns the loops that this machine can run; for each precision the widest vectors come
-// last.
+// peakLoops returns the loops that this machine can run. For each precision, the loop with the
+// widest vectors comes last.
 func peakLoops() (loops []peakLoop) {
 	for i := C.int(0); ; i++ {
 		p := C.halognn_peak_of(i)
@@ -38,8 +38,9 @@ func (l peakLoop) run(rounds int) int {
 		C.int64_t(rounds)))
 }
 
-// peaks measures the loops on one thread and on all threads of the device: the best of some tries,
-// each long enough for the clock and short enough to fit between time slices of other programs.
+// peaks measures each loop on one thread and on all threads of the device, and returns the best of
+// some tries. A try is long enough for the precision of the clock, and short enough that often no
+// other program runs during it.
 func (d *Device) peaks() (all []compute.Peak) {
 	for _, l := range peakLoops() {
 		rounds := 1000

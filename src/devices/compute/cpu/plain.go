@@ -8,13 +8,13 @@ import (
 	"halognn/src/devices/compute/ref"
 )
 
-// Device is the plain Go device: this build has no C.
+// Device is the plain Go device, because this build has no C.
 type Device struct{ *ref.Device }
 
-// Host is the plain Go host.
+// Host is the plain Go host, because this build has no C.
 type Host struct{ ref.Host }
 
-// New opens a device of one thread, and ignores Options.Threads.
+// New opens a device with one thread. It ignores Options.Threads.
 func New(o Options) (*Device, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -27,10 +27,10 @@ func NewHost(simd string) (*Host, error) {
 	return &Host{}, nil
 }
 
-// DrawsLeast reports that there is no kernel.
+// DrawsLeast returns false, because there is no kernel for DrawLeast.
 func (h *Host) DrawsLeast(fanout int64) bool { return false }
 
-// DrawLeast draws for no destination.
+// DrawLeast draws for no destination, so it returns 0.
 func (h *Host) DrawLeast(drawn []int32, positions, begin, degree []int64, fanout int,
 	indices []int32, n *Numbers) int {
 	return 0

@@ -26,23 +26,24 @@ type pool struct {
 	spin    time.Duration
 	spun    atomic.Int64 // nanoseconds that all threads have spun so far
 
-	work  func(tile int) // the tiles of the current run; written before the workers are signalled
+	work  func(tile int) // computes a tile of the current run; set before the workers are signalled
 	tiles int64
 	next  atomic.Int64
 	busy  atomic.Int32        // number of workers that have not finished the current run
-	met   atomic.Pointer[any] // the first panic of a tile of the current run
+	met   atomic.Pointer[any] // value of the first panic of a tile in the current run
 	done  waiter
 }
 
-// spinFor is how long an idle thread spins before it sleeps: the gap between two kernels of a layer
-// is shorter, and a sleeping thread takes about this long to wake.
+// spinFor is how long an idle thread spins before it sleeps. The gap between two kernels of a layer
+// is shorter than this, and waking a sleeping thread takes about this long.
 const spinFor = 20 * time.Microsecond
 
 // newPool starts threads-1 workers; the goroutine that calls run is the remaining thread. Each
 // worker's thread, numbered from 1, calls start first.
 func newPool(threads int, start func(thread int) error) (*pool, error) {
 	p := &pool{done: newWaiter()}
-	// Otherwise spinning delays the threads waited for.
+	// If there are more threads than CPUs, spinning would delay the threads for which a thread
+	// waits.
 	if threads <= min(runtime.GOMAXPROCS(0), runtime.NumCPU()) {
 		p.spin = spinFor
 	}
@@ -85,11 +86,12 @@ func (p *pool) serve(w *waiter) {
 	}
 }
 
-// takeTiles keeps a panic of a tile for run. After one, no thread takes another tile.
+// takeTiles computes tiles until none is left. If a tile panics, it stores the panic for run, and
+// no thread takes another tile.
 func (p *pool) takeTiles() {
 	defer func() {
 		if r := mem.Recovered(recover()); r != nil {
-			met := r // r itself would be allocated in each call
+			met := r // a copy, because r itself would then be allocated in each call
 			p.met.CompareAndSwap(nil, &met)
 			p.next.Store(p.tiles)
 		}
@@ -99,8 +101,9 @@ func (p *pool) takeTiles() {
 	}
 }
 
-// run calls work for every tile and returns when all are done. It re-raises a panic of work on the
-// calling goroutine, where a Guard around the call sees it: scratch memory grows in tiles.
+// run calls the function work for every tile and returns when all calls have returned. If work
+// panics, run panics with the same value on the calling goroutine, where a Guard around the call
+// catches it. Such panics happen because tiles may allocate scratch memory.
 func (p *pool) run(tiles int, work func(tile int)) {
 	helpers := min(len(p.workers), tiles-1)
 	if helpers <= 0 {
@@ -131,12 +134,12 @@ func (p *pool) close() {
 	p.workers = nil
 }
 
-// waiter lets one goroutine wait for a signal of another, first spinning, then asleep. The waiter
-// must receive a signal before the next one is sent.
+// waiter lets one goroutine wait for a signal of another goroutine, first spinning, then asleep. A
+// signal must be received before the next one is sent.
 type waiter struct {
 	state atomic.Int32
 	wake  chan struct{}
-	_     [48]byte // pads a waiter to one cache line
+	_     [48]byte // makes a waiter fill one cache line
 }
 
 const (
@@ -153,7 +156,7 @@ func (w *waiter) signal() {
 	}
 }
 
-// wait returns how long it spun.
+// wait waits for a signal and returns how long it spun.
 func (w *waiter) wait(spin time.Duration) (spun time.Duration) {
 	if spin > 0 {
 		for begin := time.Now(); spun < spin; spun = time.Since(begin) {

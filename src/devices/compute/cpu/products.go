@@ -20,13 +20,13 @@ type bf16Kernels = *C.halognn_products
 // openBF16Kernels returns the kernels for this machine, or nil if it has none.
 func openBF16Kernels() bf16Kernels { return C.halognn_products_open(0) }
 
-// pairs multiplies factors of bfloat16 that lie as pairs of rows (kernels/cpu/products.c). Weights
-// are packed once a call, where a library packs them again for every tile.
+// pairs multiplies factors of bfloat16 that are stored as pairs of rows (kernels/cpu/products.c).
+// It packs the weights once for each call, while a library packs them again for every tile.
 type pairs struct {
 	of      bf16Kernels
 	level   level
 	w       [2][]uint32
-	size    [2]int   // rows and columns of a matrix of w
+	size    [2]int   // rows and columns of one matrix of weights
 	turning []uint16 // weights whose transposes are packed
 	scratch []pairScratch
 }
@@ -36,7 +36,7 @@ type pairScratch struct {
 	slot
 	left, right []uint32
 	rows        []uint16 // rounded copies of rows that are not stored in bfloat16
-	_           [64]byte // keeps threads on separate cache lines
+	_           [64]byte // so that the scratch memory of two threads is not on the same cache line
 }
 
 func newPairs(of bf16Kernels, k level, threads int) rounding {
@@ -45,11 +45,11 @@ func newPairs(of bf16Kernels, k level, threads int) rounding {
 
 const columnPanel = C.HALOGNN_COLUMN_PANEL
 
-// upTo returns the smallest multiple of m from n on.
+// upTo returns the smallest multiple of m that is at least n.
 func upTo(m, n int) int { return (n + m - 1) / m * m }
 
-// pairsIn returns how many words a factor takes in panels. A word holds the elements of one column
-// in two rows.
+// pairsIn returns how many words a factor takes if it is stored as pairs in panels. A word is a
+// pair: the elements of two rows in one column.
 func pairsIn(rows, cols, panel int) int { return (rows + 1) / 2 * upTo(panel, cols) }
 
 func words(x []uint32) *C.uint32_t { return (*C.uint32_t)(unsafe.SliceData(x)) }
@@ -74,15 +74,15 @@ func (r *pairs) keep(which int, w weights) {
 	}
 }
 
-// pairRows writes the pairs of columns of x into the array to, where rows lie stride apart.
+// pairRows writes the pairs of x to the array to. The rows of x begin every stride elements.
 func (r *pairs) pairRows(to []uint32, panel int, x compute.Matrix, stride int) {
 	rows, cols := size(x)
 	C.halognn_pair_rows(r.of, words(to), C.int64_t(panel), rows, cols, read(x), C.int64_t(stride))
 }
 
-// pairColumns writes the pairs of wᵀ into its argument to. Once w is rounded to bfloat16, two
-// neighbours in a row of w are already such a pair, in one word. So it transposes words, a panel at
-// a time.
+// pairColumns writes the pairs of wᵀ to the array to. It first rounds w to bfloat16. Then two
+// neighbours in a row of w are already a pair of wᵀ, in one word. So it only has to transpose
+// words, one panel after the other.
 func (r *pairs) pairColumns(to []uint32, w []float32, rows, cols int) {
 	width := upTo(2, cols)
 	r.turning = mem.Grow(r.turning, upTo(columnPanel, rows)*width)
@@ -96,8 +96,8 @@ func (r *pairs) pairColumns(to []uint32, w []float32, rows, cols int) {
 	}
 }
 
-// tileRows returns the rows that stay in the second-level cache for an epilogue, beside a panel of
-// weights.
+// tileRows returns the number of rows in a tile. So many rows stay in the second-level cache,
+// together with a panel of weights, until the epilogue is applied.
 func (r *pairs) tileRows(int) int { return 192 }
 
 func (r *pairs) product(out, in compute.Matrix, which, group int, add bool) {

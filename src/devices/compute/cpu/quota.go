@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Quota returns how many CPUs the control groups of this process allow, to all processes in them
-// together: 0.5 is half of the time of one CPU. +Inf: no limit is known (cgroups v1 and v2, mounted
-// at /sys/fs/cgroup).
+// Quota returns how many CPUs the control groups of this process allow to all their processes
+// together. 0.5 means half of the time of one CPU. If no limit is known, it returns +Inf. It reads
+// cgroups v1 and v2, mounted at /sys/fs/cgroup.
 func Quota() float64 {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -19,17 +19,19 @@ func Quota() float64 {
 	return quota("/sys/fs/cgroup", string(groups))
 }
 
-// quota reads the limits of the groups; groups is the text of /proc/self/cgroup. A container may
-// see only a part of a group's path: missing files are skipped.
+// quota returns the lowest limit of the control groups. The argument groups is the text of
+// /proc/self/cgroup. A container may see only a part of a group's path, so missing files are
+// skipped.
 func quota(root, groups string) float64 {
 	least := math.Inf(1)
 	for line := range strings.Lines(groups) {
-		// number:controllers:path; the line of cgroups v2 has no controllers
+		// a line is number:controllers:path; that of cgroups v2 has no controllers
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) < 3 {
 			continue
 		}
-		mount, files := root, []string{"cpu.max"} // "QUOTA PERIOD" in microseconds, or "max PERIOD"
+		// Its content is "QUOTA PERIOD" in microseconds, or "max PERIOD".
+		mount, files := root, []string{"cpu.max"}
 		if fields[1] != "" {
 			if !strings.Contains(","+fields[1]+",", ",cpu,") {
 				continue

@@ -12,9 +12,9 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// segmentRows is the number of segments of a tile: enough to make the cost of a call into C and of
-// its first, unprefetched rows negligible, and few enough that a tile with a hub does not delay the
-// rest.
+// segmentRows is the number of segments in a tile. It is large enough that the cost of a call into
+// C, and of the call's first rows, which are not prefetched, is negligible. It is small enough that
+// a tile with a vertex of very high degree does not delay the rest.
 const segmentRows = 64
 
 type segmentMean struct {
@@ -40,7 +40,7 @@ func (a *segmentMean) tile(d *Device, lo, hi int) {
 }
 
 type segmentMeanBackward struct {
-	dh                  compute.Matrix // the rows that transposed describes
+	dh                  compute.Matrix // the rows for which transposed has segments
 	forward, transposed compute.Segments
 	dout                compute.Matrix
 	c                   compute.Completion
@@ -69,7 +69,7 @@ func (a *segmentMeanBackward) tile(d *Device, lo, hi int) {
 	}
 }
 
-// ownAt returns what completes rows [lo,hi).
+// ownAt returns the rows of c.Own that are added to rows [lo,hi) of the result.
 func ownAt(c *compute.Completion, lo, hi int) compute.Matrix {
 	return c.Own.RowsAt(min(lo, c.Own.Rows), min(hi, c.Own.Rows))
 }
@@ -137,7 +137,7 @@ func (a *segmentMax) tile(d *Device, lo, hi int) {
 }
 
 type segmentMaxBackward struct {
-	dh         compute.Matrix // the rows that transposed describes
+	dh         compute.Matrix // the rows for which transposed has segments
 	transposed compute.Segments
 	arg, dout  compute.Matrix
 	c          compute.Completion
@@ -164,15 +164,16 @@ func (a *segmentMaxBackward) tile(d *Device, lo, hi int) {
 	}
 }
 
-// bits are the int32 numbers that an array of floats holds.
+// bits returns an array of floats as int32 numbers, which are stored in it.
 func bits(x []float32) *C.int32_t { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 func part(s compute.Segments, lo, hi int) compute.Segments {
 	return compute.Segments{Indptr: s.Indptr[lo : hi+1], Indices: s.Indices, Edges: s.Edges}
 }
 
-// inRange reports whether the indices of the segments lie in [0,rows). If not, panicIfBad panics on
-// the calling goroutine, where the panic shows the caller.
+// inRange reports whether the indices of the segments lie in [0,rows). It does not panic itself,
+// because it runs on any thread. panicIfBad panics afterwards on the goroutine that has called the
+// kernel, so that the stack shows the caller.
 func (d *Device) inRange(s compute.Segments, rows int) bool {
 	ok := checkIDs(s.Indices[s.Indptr[0]:s.Indptr[s.Len()]], rows) < 0
 	if !ok {

@@ -4,20 +4,21 @@ package cpu
 
 import "sync/atomic"
 
-// slot marks scratch memory that a tile in progress uses.
+// slot marks a piece of scratch memory as in use by a tile.
 type slot struct{ taken atomic.Bool }
 
 func (s *slot) claim() bool { return s.taken.CompareAndSwap(false, true) }
 func (s *slot) release()    { s.taken.Store(false) }
 
-// slotIn is scratch memory of a type T, with a slot in it.
+// slotIn is a type T of scratch memory that contains a slot.
 type slotIn[T any] interface {
 	*T
 	claim() bool
 	release()
 }
 
-// take returns scratch that no other tile is using: there is one for each thread.
+// take returns scratch memory that no other tile is using. There is always one free, because there
+// is one for each thread.
 func take[T any, P slotIn[T]](all []T) P {
 	for {
 		for i := range all {

@@ -7,7 +7,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// arguments are the arguments of a kernel call; tile computes rows [lo,hi).
+// arguments are the arguments of a kernel call. Their method tile computes rows [lo,hi) of the
+// result.
 type arguments interface {
 	tile(d *Device, lo, hi int)
 }
@@ -18,16 +19,17 @@ type argumentsIn[T any] interface {
 	arguments
 }
 
-// tileElements is the size of a tile of kernels that read memory once in order: large enough to
-// make the cost of a call into C negligible, small enough to give all threads tiles.
+// tileElements is the number of elements in a tile of a kernel that reads memory once, in order. It
+// is large enough that the cost of a call into C is negligible, and small enough that all threads
+// get tiles.
 const tileElements = 1 << 15
 
-// streamRows returns the number of rows of a tile of a kernel that reads memory once in order.
+// streamRows returns the number of rows in such a tile. A row has cols elements.
 func streamRows(cols int) int { return max(1, tileElements/max(1, cols)) }
 
-// run computes the given number of rows of a call in tiles of rowsPerTile. The arguments are copied
-// to a place that the device keeps for each kernel, so that a call allocates nothing; a closure
-// would.
+// run computes the given number of rows of a kernel call in tiles of rowsPerTile rows. It copies
+// the arguments to a place that the device has for each kernel. So a call allocates nothing, as it
+// would with a closure.
 func run[T any, P argumentsIn[T]](d *Device, rows, rowsPerTile int, args T) {
 	call := place[T, P](d)
 	*call = args
@@ -36,7 +38,8 @@ func run[T any, P argumentsIn[T]](d *Device, rows, rowsPerTile int, args T) {
 	*call = *new(T) // do not keep the caller's memory alive
 }
 
-// place returns the device's place for the arguments of a kernel.
+// place returns the device's place for the arguments of a kernel, and makes it if there is none
+// yet.
 func place[T any, P argumentsIn[T]](d *Device) P {
 	for _, c := range d.calls {
 		if call, ok := c.(P); ok {
@@ -61,8 +64,8 @@ func (d *Device) partials(lo, n int) []float32 {
 	return d.partial[lo/compute.ChunkRows*n:][:n]
 }
 
-// addPartials sets sum to the sums of all chunks, added in chunk order; the sums of chunk c begin
-// at partial[c*stride+offset].
+// addPartials sets sum to the partial sums of all chunks, added in order. The partial sums of chunk
+// c begin at partial[c*stride+offset].
 func (d *Device) addPartials(sum []float32, chunks, stride, offset int) {
 	clear(sum)
 	for c := range chunks {

@@ -1,6 +1,6 @@
-// Package meter measures the kernels of a device: calls, time, bytes and operations of each, and
-// the time without a kernel. With the device's peak rates of copies and products this gives a
-// step's roofline (Williams et al., CACM 2009).
+// Package meter measures the kernels of a device: the calls, time, bytes and operations of each
+// kernel, and the time in which no kernel runs. With the device's peak rates of copies and products
+// this gives a step's roofline (Williams et al., CACM 2009).
 //
 //	training ──> device ── Probe: mark  kernel  mark     a device with a stopwatch: its own clock,
 //	                                                     on its own stream
@@ -10,8 +10,8 @@
 //	             Meter: name, calls, seconds, bytes, flops ─ Report(Rates) ─> share of the roofline,
 //	                                                                          idle share
 //
-// Bytes and flops are those of compute.Call. Two marks around every kernel cost the device a few
-// microseconds, so a metered run is slower and metering is off by default.
+// Bytes and flops are those that compute.Call has. The two marks around every kernel take the
+// device a few microseconds, so a metered run is slower, and metering is off by default.
 package meter
 
 import (
@@ -35,7 +35,7 @@ type Kernel struct {
 	Floor float64 `json:"floor_seconds"`
 }
 
-// Meter counts while it is on. The training goroutine uses it.
+// Meter measures kernels while it is on. The training goroutine uses it.
 type Meter struct {
 	device  compute.Device
 	probe   compute.Probe
@@ -47,12 +47,13 @@ type Meter struct {
 
 	kernels []Kernel       // in the order in which they were first called
 	index   map[string]int // index of each kernel in kernels, by name
-	running []int          // index of each kernel: the i-th ran from mark 2i to 2i+1
-	started time.Time      // start of the last kernel, if there is no stopwatch
+	// Index in kernels of each call since the last Sync; call i ran from mark 2i to mark 2i+1.
+	running []int
+	started time.Time // time at which the last kernel started, if there is no stopwatch
 	err     error
 }
 
-// New returns a meter of d, off.
+// New returns a meter of the device d. It is off at first.
 func New(d compute.Device) *Meter {
 	m := &Meter{device: d, index: map[string]int{}}
 	m.probe = compute.Probe{OnStart: m.start, OnDone: m.done, OnSync: m.collect}
@@ -89,7 +90,7 @@ func (m *Meter) Free() error {
 	return m.watch.Free()
 }
 
-// start notes the beginning of a call.
+// start records the beginning of a kernel call.
 func (m *Meter) start(c compute.Call) {
 	k, known := m.index[c.Kernel]
 	if !known {
@@ -112,7 +113,7 @@ func (m *Meter) start(c compute.Call) {
 	}
 }
 
-// done notes the end of the last call.
+// done records the end of the last kernel call.
 func (m *Meter) done() {
 	if m.watch != nil {
 		m.fail(m.watch.Mark(2*len(m.running) - 1))
@@ -122,7 +123,7 @@ func (m *Meter) done() {
 	m.running = m.running[:0]
 }
 
-// collect reads the times of the kernels so far, all of which are done.
+// collect reads the times of all kernels since the last call of collect. All of them must be done.
 func (m *Meter) collect() {
 	for i, k := range m.running {
 		if m.err == nil {
@@ -153,7 +154,7 @@ type Report struct {
 	Kernels []Kernel `json:"kernels"` // that were called, longest first
 }
 
-// Report compares the counts with the device's rates.
+// Report returns the result of the measurement, compared with the device's peak rates.
 func (m *Meter) Report(r Rates) Report {
 	out := Report{Device: m.device.Name(), Steps: m.updates, Rates: r, Seconds: m.seconds}
 	for _, k := range m.kernels {

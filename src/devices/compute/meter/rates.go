@@ -20,10 +20,11 @@ type Rates struct {
 // width is the width of the matrices with which rates are measured.
 const width = 512
 
-// MeasureRates copies the given number of elements (on a device without its own memory it adds a
-// bias to them in place). It takes the product rate from the device's Peaks; without these it
-// multiplies matrices with enough rows for a few milliseconds. The fastest of some tries counts. It
-// allocates twice the memory of the elements, or as much as the device has left.
+// MeasureRates measures the rate of copies by copying the given number of elements. On a device
+// without its own memory it adds a bias to them in place instead. It takes the rate of products
+// from the device's Peaks. Without Peaks it multiplies matrices with enough rows for a few
+// milliseconds. The fastest of several tries counts. It allocates twice the memory of the elements,
+// or as much as the device has left.
 func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	const float = 4 // bytes
 	accelerator := d.Capabilities().Accelerator
@@ -78,7 +79,8 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	}
 }
 
-// wake keeps a device busy until its clock rate has risen, which is low on an idle device.
+// wake keeps a device busy for some time, because an idle device has a low clock rate, which takes
+// time to rise.
 func wake(d compute.Device, call func()) error {
 	const enough = 200 * time.Millisecond
 	for begin := time.Now(); time.Since(begin) < enough; {
@@ -101,7 +103,8 @@ func fastest(d compute.Device, call func()) (seconds float64, err error) {
 		err := d.Sync()
 		return time.Since(begin).Seconds(), err
 	}
-	if _, err := timed(1); err != nil { // scratch grows
+	// The first call may allocate scratch memory, so its time does not count.
+	if _, err := timed(1); err != nil {
 		return 0, err
 	}
 	first, err := timed(1)

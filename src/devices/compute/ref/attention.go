@@ -14,8 +14,8 @@ func (d *Device) HeadDots(src, dst, z compute.Matrix, asrc, adst []float32) {
 	headDot(dst, z, adst)
 }
 
-// headDot sets s[r,h], of the first rows of z, to the sum of z[r,j]*a[j] over the columns j of head
-// h.
+// headDot sets s[r,h] to the sum of z[r,j]*a[j] over the columns j of head h. s may have fewer rows
+// than z.
 func headDot(s, z compute.Matrix, a []float32) {
 	width := z.Cols / s.Cols
 	for r := range s.Rows {
@@ -135,7 +135,7 @@ func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
 	}
 }
 
-// softmaxBackward turns the gradients of weights into those of the scores.
+// softmaxBackward turns the gradients of the weights into the gradients of the scores.
 func softmaxBackward(dalpha compute.Matrix, s compute.Segments, alpha compute.Matrix) {
 	for t := range s.Len() {
 		lo, hi := int(s.Indptr[t]), int(s.Indptr[t+1])
@@ -180,7 +180,8 @@ func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
 		alpha, src, dst, a)).Done()
 	width := src.Cols / alpha.Cols
 	softmaxBackward(dalpha, s, alpha)
-	// What reaches the sum of two rows in column j, before the factor a[j].
+	// The function gradient returns the gradient of the sum of two rows in column j, without the
+	// factor a[j].
 	gradient := func(e int32, j int, u float32) float32 {
 		return dalpha.Row(int(e))[j/width] * leakyGradient(u, slope)
 	}
@@ -309,7 +310,7 @@ func (d *Device) HeadMax(y, x compute.Matrix) {
 	}
 }
 
-// largestHead returns which element of the heads of a row is the largest of column j.
+// largestHead returns the index in row of the largest number of column j over all heads.
 func largestHead(row []float32, width, j int) int {
 	at := j
 	for i := j; i < len(row); i += width {

@@ -73,7 +73,7 @@ func scale(row, by []float32) {
 	}
 }
 
-// combine adds x to what is there, or takes the larger of both.
+// combine returns the reduction of the numbers there and x: their sum, or the larger one.
 func combine(how compute.Reduction, first bool, there, x float32) float32 {
 	switch {
 	case first, how == compute.ReduceMax && larger(x, there):

@@ -6,9 +6,10 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// SoftmaxCrossEntropy implements compute.Device: loss = log sum exp(z) - z[label], with the largest
-// logit taken out so that nothing overflows. The label's gradient p - 1 is computed as minus the
-// share of the others, which loses nothing when p is close to 1.
+// SoftmaxCrossEntropy implements compute.Device. The loss is log sum exp(z) - z[label]. The largest
+// logit is subtracted before exp, so that nothing overflows. The gradient of the label's logit is p
+// - 1. It is computed as minus the sum of the other probabilities, which stays precise if p is
+// close to 1.
 func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []int32,
 	scale float32) (loss float64, correct int) {
 	defer d.probe.Start(compute.CheckSoftmaxCrossEntropy(dlogits, logits, labels)).Done()
@@ -47,7 +48,7 @@ func (d *Device) SoftmaxCrossEntropy(dlogits, logits compute.Matrix, labels []in
 	return loss * float64(scale), correct
 }
 
-// SigmoidBCE implements compute.Device: loss = max(z,0) - z*t + log(1 + exp(-|z|)), whose
+// SigmoidBCE implements compute.Device. The loss is max(z,0) - z*t + log(1 + exp(-|z|)). Its
 // derivative is sigmoid(z) - t.
 func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8,
 	scale float32) (loss float64, counts [3]int) {
@@ -75,7 +76,7 @@ func (d *Device) SigmoidBCE(dlogits, logits compute.Matrix, targets []uint8,
 	return loss * float64(scale), counts
 }
 
-// sigmoid returns 1/(1+exp(-z)); e is exp(-|z|), which cannot overflow.
+// sigmoid returns 1/(1+exp(-z)). The argument e is exp(-|z|), which cannot overflow.
 func sigmoid(z, e float64) float64 {
 	if z > 0 {
 		return 1 / (1 + e)

@@ -1,10 +1,10 @@
-// Package ref is the compute backend in plain Go: one goroutine, loops written to be read. It is
-// the reference for the other backends, and the backend of builds without a C compiler.
+// Package ref is the compute backend in plain Go, with one goroutine and loops that are easy to
+// read. It is the reference for the other backends, and the backend of builds without a C compiler.
 //
-//	y[r,o] = sum over f of x[r,f] * w[o,f]             one accumulator an output, terms in order
-//	db[o]  = (rows 0..511) + (rows 512..1023) + ...    row sums by chunks of compute.ChunkRows
+//	y[r,o] = sum over f of x[r,f] * w[o,f]             one accumulator each, terms in order
+//	db[o]  = (rows 0..511) + (rows 512..1023) + ...    sums over rows by chunks of compute.ChunkRows
 //
-// All arithmetic is float32 except inside the losses; with rounded factors a product is the
+// All arithmetic is float32, except inside the losses. If factors are rounded, a product is the
 // same loop over rounded copies. On one machine equal calls give equal bits.
 package ref
 
@@ -24,13 +24,14 @@ var (
 type Device struct {
 	compute.HostMemory
 
-	partial []float32 // one chunk's sums of ColumnSum, LayerNormBackward and MatMulWeights
+	// Partial sums of one chunk, in ColumnSum, LayerNormBackward and MatMulWeights.
+	partial []float32
 	probe   *compute.Probe
 
 	precision compute.Precision
 	rounded   [2][]float32 // rounded copies of the factors of a product
 	widened   [2][]float32 // float32 copies of the bfloat16 matrices that a kernel reads
-	complete  []float32    // float32 copy of the bfloat16 matrix that a kernel makes
+	complete  []float32    // float32 copy of the bfloat16 matrix that a kernel computes
 }
 
 // New returns a device.
@@ -65,14 +66,14 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// scratch returns n zeros, valid until the next call.
+// scratch returns n zeros. They are valid until the next call.
 func (d *Device) scratch(n int) []float32 {
 	d.partial = mem.Grow(d.partial, n)
 	clear(d.partial)
 	return d.partial
 }
 
-// wide returns argument i of a kernel as float32: m itself or a copy.
+// wide returns argument i of a kernel, the matrix m, as float32: m itself or a copy.
 func (d *Device) wide(i int, m compute.Matrix) compute.Matrix {
 	if m.BF16 == nil {
 		return m
