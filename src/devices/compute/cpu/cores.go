@@ -25,7 +25,7 @@ func PinThread(cpus ...int) error {
 // that prepare minibatches.
 //
 //	enough CPUs        compute [c0 c1 c2]  prepare [c3 c4]           no CPU is in both lists
-//	fewer              compute [c0 c1]     prepare [c3 c1 c0]        some CPUs in both; free ones first
+//	fewer              compute [c0 c1]     prepare [c3 c1 c0]        shared; free CPUs first
 //	threads > CPUs     compute nil         prepare all               shared: pinned threads
 //	                                                                 would share a CPU
 //
