@@ -45,7 +45,7 @@ func startOf(pid int) string {
 	if err != nil {
 		return ""
 	}
-	// indices of fields after the name; the name itself may contain blanks and brackets
+	// Indices of fields after the name; the name itself may contain blanks and brackets.
 	const state, start = 0, 19
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if len(fields) <= start || fields[state] == "Z" || fields[state] == "X" {

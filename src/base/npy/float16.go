@@ -16,7 +16,7 @@ func ToFloat16(x float32) Float16 {
 	case abs >= 0x477ff000: // at least half way from 65504, the largest number, to 2^16
 		return sign | 0x7c00
 	case abs >= 0x38800000:
-		// normal number: change the bias of the exponent and round off 13 bits. A carry of the
+		// Normal number: change the bias of the exponent and round off 13 bits. A carry of the
 		// fraction correctly increases the exponent.
 		return sign | Float16((abs-0x38000000+0xfff+abs>>13&1)>>13)
 	// Subnormal: adding 0.5 puts the value, rounded to a multiple of 2^-24, into the low bits.

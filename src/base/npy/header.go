@@ -82,7 +82,7 @@ func parseHeader(text string) (Header, error) {
 			continue
 		}
 		d, err := strconv.ParseUint(s, 10, 62)
-		// count an extent of 0 as 1, so that it cannot hide another extent that is far too large
+		// Count an extent of 0 as 1, so that it cannot hide another extent that is far too large.
 		hi, lo := bits.Mul64(max(total, 1), max(d, 1))
 		if err != nil || hi != 0 || lo >= 1<<62 {
 			return Header{}, fmt.Errorf("%w: the shape (%s) is not a possible one", ErrFormat,

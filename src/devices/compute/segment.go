@@ -143,7 +143,7 @@ func CheckSegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c
 		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v", kernel, dh,
 			transposed.Len(), dout))
 	}
-	// bytes that are read from arg and from dout, for each edge
+	// Bytes that are read from arg and from dout, for each edge.
 	gathered := 2 * floatBytes * len(transposed.Indices) * dh.Cols
 	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() +
 		c.check(kernel, dh.RowsAt(0, transposed.Len())) + dh.bytes()}

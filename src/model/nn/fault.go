@@ -106,7 +106,7 @@ func (m *Model) FirstFault() Fault {
 		row, vertex = m.badRow(s.X), -1
 		if row >= 0 && row < len(s.Vertices) {
 			one := s.Vertices[row : row+1]
-			// the device has drawn the vertices, so their ids lie on it
+			// The device has drawn the vertices, so their ids lie on it.
 			if m.inputs[0].Forward.Above > 0 {
 				one = make([]int32, 1)
 				compute.DownloadIDs(m.dev, one, s.Vertices[row:row+1])

@@ -46,7 +46,7 @@ const composing = 1 << 16
 
 // folding returns the Folding of a model's input layer, or nil if the layer is never folded.
 func (c Config) folding() *Folding {
-	// the caller may ask for the rows of a single layer
+	// The caller may ask for the rows of a single layer.
 	if c.Fold == FoldNever || len(c.TypeFeatures) == 0 || c.Layers < 2 {
 		return nil
 	}

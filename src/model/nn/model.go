@@ -148,7 +148,7 @@ func (m *Model) SetObjective(o task.Objective) error {
 	return err
 }
 
-// SetScale sets how outputs of regression are scaled to numbers.
+// SetScale sets how outputs of regression are scaled to the unit of the targets.
 func (m *Model) SetScale(s task.Scale) { m.scale = s }
 
 // Scale returns what SetScale or SetObjective set.

@@ -71,7 +71,7 @@ const (
 
 // How GCN weighs an edge.
 const (
-	// divide by the sum of the weights into the destination in the hop, which gives a mean
+	// Divide by the sum of the weights into the destination in the hop, which gives a mean.
 	GCNRight = "right"
 	GCNBoth  = "both" // divide by the degrees of both ends in the whole graph
 )
@@ -259,7 +259,7 @@ func relationalKinds() (names []string) {
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
-	// a layer with weighted sums reads the rows themselves, not means of them
+	// A layer with weighted sums reads the rows themselves, not means of them.
 	if n.Types && n.Relations != Paired && n.Weights == NoWeights {
 		n.Averages, n.Folding = true, c.folding()
 	}

@@ -83,10 +83,10 @@ func (p Param) initial(dst []float32, seed uint64) {
 	h.Write([]byte(p.Name))
 	key := random.Mix(seed + random.Mix(h.Sum64()))
 	for i := range dst {
-		// with 24 bits, every value in [0,1) is exact
+		// With 24 bits, every value in [0,1) is exact.
 		u := float32(random.Mix(key+uint64(i)*random.Golden)>>40) * 0x1p-24
-		// the conversion keeps compilers from using a fused multiply-add, which would round
-		// differently
+		// The conversion keeps compilers from using a fused multiply-add, which would round
+		// differently.
 		dst[i] = p.fill + float32(p.bound*(2*u-1))
 	}
 }

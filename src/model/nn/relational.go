@@ -85,7 +85,7 @@ func (r *relational) Needs() Needs {
 
 // rows returns how many rows of relations agg has for a hop, and how many rows z has.
 func (r *relational) rows(h *Hop) (relations, all int) {
-	// an upper bound, used if only counts are known
+	// An upper bound, used if only counts are known.
 	n := min(h.Edges, h.Destinations*(r.weights.relations()+1))
 	if h.Rows > 0 {
 		n = h.Rows

@@ -116,7 +116,7 @@ func (l *rating) back(dev compute.Device, pairs []int32) {
 			addProduct(l.scorer.grads[0][k*l.z.Cols:][:l.z.Cols], za, zb, g)
 		case Cosine:
 			la, lb, s := l.lengths[a], l.lengths[b], l.score[j]
-			// a row of zeros has no direction, so its cosine gets no gradient
+			// A row of zeros has no direction, so its cosine gets no gradient.
 			if min(la, lb) <= shortest {
 				continue
 			}

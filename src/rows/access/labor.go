@@ -120,7 +120,8 @@ func foundAt(t []taker, c, q, last float64) {
 func certain(p float64) float32 { return max(logMiss(p), -64) }
 
 // Values of c are sorted into classes by their exponent and the first three bits of their fraction,
-// largest values first. Values of a class differ by at most an eighth, down to 2^-31.
+// largest values first. Values of a class differ by at most an eighth. All values below 2^-31 are
+// in the last class.
 const (
 	classes   = 256
 	classBits = 20

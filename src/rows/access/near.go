@@ -56,7 +56,7 @@ func (m *Graph) Near(held Set, spec sample.Spec, most int) (sample.Near, error) 
 	if near.Edges == nil {
 		return near, nil
 	}
-	// this goroutine marks the words whose first edge is in its chunk
+	// This goroutine marks the words whose first edge is in its chunk.
 	err := m.chunks(func(_, lo, hi int) {
 		first, end := m.in.Indptr[lo], m.in.Indptr[hi]
 		near.MarkEdges(m.in.Indices, int((first+63)/64), int((end+63)/64))

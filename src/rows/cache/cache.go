@@ -73,7 +73,7 @@ type Decision struct {
 
 	Misses    int // number of entries of Slot that are -1
 	Evictions int // number of rows that are overwritten
-	// number of rows that enter in an eviction round; each is an early row or a miss
+	// Number of rows that enter in an eviction round; each is an early row or a miss.
 	Replacements int
 }
 

@@ -120,7 +120,7 @@ func (p *Prefetch) best(k int) []int32 {
 	count := p.digits
 	clear(count)
 	for _, e := range entries {
-		// as unsigned numbers, buffered and unscored entries exceed all scores
+		// As unsigned numbers, buffered and unscored entries exceed all scores.
 		count[uint32(e)>>digitBits]++
 	}
 	high, rest := fromTop(count[:infinity>>digitBits], 1, k)

@@ -110,7 +110,7 @@ func (s *Sieve) admit(v graph.VertexID, miss int, d *Decision) {
 		s.tail = slot
 	}
 	s.head = slot
-	// the slot's row is a miss of this step and already leaves again
+	// The slot's row is a miss of this step and already leaves again.
 	if at := s.insert[slot]; at > 0 {
 		d.Insert[at-1] = makeInsert(miss, slot)
 		return

@@ -145,7 +145,7 @@ func (c *cover) push(g int32) {
 // How certain a decision must be.
 const (
 	certain = iota // some minimum cover agrees with it
-	// some minimum cover would agree if a sum cost only the bytes of its vector, without ids
+	// Some minimum cover would agree if a sum cost only the bytes of its vector, without ids.
 	likely
 	guess // the first group of the queue is decided anyway
 )

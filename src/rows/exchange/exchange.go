@@ -192,7 +192,7 @@ type Exchange struct {
 	offsets  []int64 // [P+1] copy of Options.Offsets
 	kinds    []Kind
 	partKind []uint16 // [P] kind of each part's rows
-	// bytes of the unit in which messages are counted; it divides the bytes of every row
+	// Bytes of the unit in which messages are counted; it divides the bytes of every row.
 	unit     int
 	tables   [][]byte         // [P+kinds] rows of each part, then cached rows of each kind
 	base     []compute.RowRef // [P] the row of vertex v of part p has the reference base[p] + v
@@ -211,7 +211,7 @@ type Exchange struct {
 	node     *buying        // nil if each rank fetches for itself
 	planning bool           // whether NewPlanning made it, so that tables have no rows
 
-	// first table of received rows, first table of sums; number of tables
+	// First table of received rows, first table of sums; number of tables.
 	received, summed, numTables int
 }
 

@@ -63,9 +63,10 @@ func (s *Sums) costs(k Kind) costs {
 		most: most}
 }
 
-// Edges are the edges of the input layer, as graph.Grouper leaves them. Request replaces groups by
-// sums: the arrays become shorter, and Counts then has the number of rows that were added for each
-// destination. If there are several kinds of rows, all rows of a destination have the same kind.
+// Edges are the edges of the input layer, in the order into which graph.Grouper has brought them.
+// Request replaces groups by sums: the arrays become shorter, and Counts then has the number of
+// rows that were added for each destination. If there are several kinds of rows, all rows of a
+// destination have the same kind.
 type Edges struct {
 	Indptr  []int64
 	Indices []int32
@@ -74,7 +75,8 @@ type Edges struct {
 	// Whole lists the frontier positions of rows that are also read as rows. It may be left out if
 	// these are the rows of the destinations, in order (Sums.Own).
 	Whole []int32
-	// number of segments at the end that consist of one row of Whole each, and are no groups
+	// Number of segments at the end of the list that are no groups: each consists of one row of
+	// Whole.
 	Alone int
 }
 
@@ -216,7 +218,7 @@ type Chooser struct {
 	early  func(graph.VertexID) int // returns the kind of a vertex; only for several kinds
 	cover  cover
 	groups []int32 // [groups in cover] index of each group in Groups
-	// vertices whose rows are not at hand, as indices into the list of remote vertices
+	// Vertices whose rows are not at hand, as indices into the list of remote vertices.
 	misses []int32
 	needed []uint8 // [R] 1 if only sums need the row and it is not at hand, so that cover decides
 	chosen []int32 // groups whose sums travel
@@ -269,7 +271,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 		}
 		is := c.kindOf(g, int32(i))
 		bytes := is.sum + len(members)*is.member
-		// then rows cost less than the several sums that would be needed
+		// One sum cannot have so many members, and several sums would cost more than the rows.
 		if len(members) > is.most {
 			bytes = math.MaxInt32
 		}

@@ -18,8 +18,8 @@ func testHost(t *testing.T, host compute.Host) {
 		for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.BFloat16,
 			compute.Int8} {
 			t.Run(fmt.Sprintf("%s/%v", s.name, dtype), func(t *testing.T) {
-				// a Host is safe for concurrent use: test several goroutines, each with its own
-				// output
+				// A Host is safe for concurrent use: test several goroutines, each with its own
+				// output.
 				var all sync.WaitGroup
 				for range 3 {
 					all.Go(func() {

@@ -25,7 +25,7 @@ func Quota() float64 {
 func quota(root, groups string) float64 {
 	least := math.Inf(1)
 	for line := range strings.Lines(groups) {
-		// a line is number:controllers:path; that of cgroups v2 has no controllers
+		// A line is number:controllers:path; that of cgroups v2 has no controllers.
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) < 3 {
 			continue
