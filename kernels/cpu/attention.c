@@ -382,9 +382,9 @@ typedef struct {
 } sums;
 
 /* score_gradients turns the gradients of the weights of n heads into the gradients of the scores.
- * It returns the sum of the latter over the segment's edges. It stores a few edges at a time,
- * because a vector cannot be loaded while the vector before it, with which it overlaps, is on its
- * way to the cache. */
+ * It returns the sum of the scores' gradients over the segment's edges. It stores a few edges at a
+ * time, because a vector cannot be loaded while the vector before it, with which it overlaps, is on
+ * its way to the cache. */
 ALWAYS_INLINE vec score_gradients(float *de, const float *alpha, int64_t edges, int64_t heads,
                                   int64_t n, const sums *of) {
     enum { FEW = 8 };

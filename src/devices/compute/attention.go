@@ -41,11 +41,11 @@ type AttentionKernels interface {
 	// of d's group.
 	EdgeDotSoftmax(alpha Matrix, s Segments, src, dst Matrix, a Vectors, slope float32)
 	// EdgeDotSoftmaxBackward computes gradients from dalpha [E,H], which it overwrites. It adds to
-	// dsrc [S,H*C], and sets ddst [D,H*C] and da, whose layout is that of a. The other arguments
-	// are the arguments and the result of EdgeDotSoftmax. The sum over a source's edges is complete
-	// before it is added to dsrc. For da, the sum over each destination's edges is computed first.
-	// These sums are added over the destinations of a group, in chunks that begin at the group's
-	// first destination.
+	// dsrc [S,H*C], and sets ddst [D,H*C] and da, which has the same layout as a. The other
+	// arguments are the arguments and the result of EdgeDotSoftmax. The sum over a source's edges
+	// is complete before it is added to dsrc. For da, the sum over each destination's edges is
+	// computed first. These sums are added over the destinations of a group, in chunks that begin
+	// at the group's first destination.
 	EdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix, s, transposed Segments,
 		alpha, src, dst Matrix, a Vectors, slope float32)
 	// EdgeSum sets y[d,j] to the sum over the edges e of segment d of alpha[e,h]*z[i,j], where i =

@@ -25,8 +25,8 @@ func (m Matrix) stored() bool {
 }
 
 // checkProduct checks that the shapes of y [R,O], x [R,F] and w [O,F] of a product y = x wᵀ fit, or
-// those of their gradients. The argument set is the matrix that the kernel writes. It must be of
-// float32.
+// the shapes of their gradients. The argument set is the matrix that the kernel writes. It must be
+// of float32.
 func checkProduct(kernel string, set, y, x, w Matrix) {
 	if !set.holds() || !y.stored() || !x.stored() || !w.holds() || y.Rows != x.Rows ||
 		y.Cols != w.Rows || x.Cols != w.Cols {

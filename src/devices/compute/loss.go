@@ -25,8 +25,8 @@ type LossKernels interface {
 // finite.
 type QueuedLoss struct {
 	// Head [4+len(Extras)] receives the loss times scale and three counts. For SoftmaxCrossEntropy
-	// these are the number of right rows, that of wrong rows, and the latter again. Then come the
-	// Extras, numbers from the host.
+	// the first count is the number of right rows. The other two are both the number of wrong rows.
+	// Then come the Extras, numbers from the host.
 	Head, Extras []float32
 
 	// Suspects are the arrays that are searched if the loss is not finite, at most MostSuspects,

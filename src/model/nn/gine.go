@@ -12,8 +12,8 @@ import (
 //	message_e = relu(x_j + f_e Wᵀ + b) of an edge e from j, whose features are f_e    message [E,in]
 //	agg_i     = (1 + eps) x_i + sum of message_e over the sampled edges e into i      agg     [D,in]
 //
-// The hidden rows and y follow from agg as in gin. The layer stores in numbers for each edge, and
-// twice as many in training.
+// The hidden rows and y follow from agg as in gin. The layer stores one row of messages for each
+// edge, and in training also a row of gradients for each edge.
 type gine struct {
 	gin gin // not embedded: otherwise gine would be columnwise, but its messages are not linear
 	*perEdge

@@ -94,7 +94,7 @@ func (j *jumping) forward(stages []stage, rows int) compute.Matrix {
 func (j *jumping) dense() compute.Dense { return compute.Dense{X: j.read(), W: j.w, Bias: j.bias} }
 
 // backward computes the gradients of the parameters and of the rows of all layers. The method take
-// returns the latter layer by layer.
+// then returns the gradients of the rows, layer by layer.
 func (j *jumping) backward(dlogits compute.Matrix) {
 	j.dev.DenseBackward(compute.DenseGradients{W: j.dw, Bias: j.dbias}, dlogits, compute.Matrix{},
 		j.dense())

@@ -196,8 +196,8 @@ type Layer interface {
 	// Reserve makes room for a forward pass over in and, if in.Train is set, for a backward pass.
 	// It fails only if device memory runs out. After it Forward and Backward cannot fail.
 	Reserve(in *Input) error
-	// Flops returns the multiplications and additions in the matrix products of Forward and
-	// Backward on a hop, of which it reads only the counts. The argument gradient is
+	// Flops returns the number of multiplications and additions in the matrix products of Forward
+	// and Backward on a hop, of which it reads only the counts. The argument gradient is
 	// Input.Gradient.
 	Flops(h *Hop, gradient bool) int
 	// Forward sets y [Destinations, out], and applies the epilogue to it.

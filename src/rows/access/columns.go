@@ -10,7 +10,8 @@ import (
 // column passes on its own value: w [C] for C columns. Without relations each vertex has one
 // column.
 
-// draws are the fanouts of a model, seed hop first, and those of relations with their own fanouts.
+// draws has the fanouts of a model, seed hop first. If relations have their own fanouts, it has
+// these too.
 type draws struct {
 	fanouts   []int
 	relations [][]int

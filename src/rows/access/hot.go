@@ -9,8 +9,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// OwnParts returns the probability that a minibatch of its own part reads each vertex: the score
-// that orders the vertices of a part, hottest first.
+// OwnParts returns, for each vertex, the probability that a minibatch of the vertex's own part
+// reads it. By this score the vertices of a part are ordered, hottest first.
 //
 //	part   [N]  part of each vertex
 //	train  [P]  training vertices of each part

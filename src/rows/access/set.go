@@ -94,8 +94,8 @@ func checkLocal(n int, local []Range) error {
 	return nil
 }
 
-// Within returns the vertices that sampling reaches from those of start in at most the given number
-// of hops, together with start itself. With 0 hops it returns a copy of start.
+// Within returns the vertices that sampling reaches from the vertices in start in at most the given
+// number of hops. The result includes start itself. With 0 hops it returns a copy of start.
 //
 // Time is at most O(hops (M+N)), divided among the workers. For each vertex it stops at the first
 // neighbour that may sample it, so it often reads fewer edges. It takes N/4 bytes, of which the
@@ -129,8 +129,8 @@ func (m *Graph) Within(start Set, hops int) (Set, error) {
 // that are more than the given number of hops from all training vertices score 0. The result is
 // [N]. On a symmetric graph in-degree and out-degree are the same.
 //
-// Time is that of Within. Memory is 4 N + N/4 bytes, 4 N of it the result.
-// Source: policy "deg." of SALIENT++, section 3.2, after PaGraph (Lin et al., SoCC 2020).
+// It takes the time of Within, and 4 N + N/4 bytes, of which the result takes 4 N. Source: policy
+// "deg." of SALIENT++, section 3.2, after PaGraph (Lin et al., SoCC 2020).
 func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
 	if err := checkTrain(m.NumVertices(), train); err != nil {
 		return nil, fmt.Errorf("access: degree: %w", err)
@@ -155,8 +155,8 @@ func (m *Graph) Degree(train []graph.VertexID, hops int) ([]float32, error) {
 // inside reaches it in at most the given number of hops. All other vertices score 0. With one hop
 // it is the policy halo1.
 //
-// Time is that of Within. Memory is 4 N + N/4 bytes, 4 N of it the result.
-// Source: policy "1-hop" of SALIENT++, section 3.2.
+// It takes the time of Within, and 4 N + N/4 bytes, of which the result takes 4 N. Source: policy
+// "1-hop" of SALIENT++, section 3.2.
 func (m *Graph) Halo(local []Range, hops int) ([]float32, error) {
 	n := m.in.NumVertices()
 	if err := checkLocal(n, local); err != nil {

@@ -42,8 +42,8 @@ type Policy interface {
 	// Feed gives the policy the remote vertices of the next minibatch in order. For each vertex,
 	// the argument worth says how much of a vector the cached row saves, in units of 1/255 vector.
 	// If worth is nil, each row saves a whole vector. Before Step is called for a minibatch, Feed
-	// must have been called for the Window minibatches after it, as far as the run has them. A
-	// policy without a window ignores what it is fed.
+	// must have been called for the Window minibatches after it, or for all up to the end of the
+	// run. A policy without a window ignores what it is fed.
 	Feed(remote []graph.VertexID, worth []uint8)
 	// Step decides for the remote vertices of the next step, which are distinct. d is overwritten.
 	Step(remote []graph.VertexID, d *Decision)
@@ -68,7 +68,7 @@ func (blind) Feed([]graph.VertexID, []uint8) {}
 // are reused from step to step.
 type Decision struct {
 	Slot   []int32          // [remote] slot that holds the row, or -1
-	Early  []graph.VertexID // rows to fetch besides the misses, mostly ascending
+	Early  []graph.VertexID // further rows to fetch, which are no misses; mostly ascending
 	Insert []Insert         // at most one for each slot
 
 	Misses    int // number of entries of Slot that are -1

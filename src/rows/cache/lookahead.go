@@ -81,7 +81,7 @@ type Lookahead struct {
 
 	ids        []graph.VertexID
 	next, slot []int32
-	first      []uint32 // [steps, a ring like those of bookings] position of the step's first use
+	first      []uint32 // [steps, a ring as in bookings] position of each step's first use
 	// Position after the last use. Positions count uses modulo 2^30; the lower bits of a position
 	// are its place in the rings.
 	head uint32

@@ -5,10 +5,11 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// NewPlanning makes an exchange for a prediction: that of one rank in a run with the given number
-// of ranks. It plans and makes room for messages, but reads and sends nothing. It assumes that
-// other ranks ask this rank for as many rows as it asks them for. The arguments offsets, kinds and
-// s are as in Options. The function local says of which parts the rank can read the rows in memory.
+// NewPlanning makes an exchange that predicts the messages of one rank, in a run with the given
+// number of ranks. It plans and makes room for messages, but reads and sends nothing. It assumes
+// that other ranks ask this rank for as many rows as it asks them for. The arguments offsets, kinds
+// and s are as in Options. The function local says of which parts the rank can read the rows in
+// memory.
 func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part int) bool,
 	s *Sums) (*Exchange, error) {
 	o := Options{Offsets: offsets, Kinds: kinds, Tables: make([][]byte, len(offsets)-1),

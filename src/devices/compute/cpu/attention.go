@@ -38,7 +38,8 @@ func (a *headDots) tile(d *Device, lo, hi int) {
 	z.forget()
 }
 
-// headDot computes rows [lo,hi) of s, as far as s has them. z has only the rows [lo,hi).
+// headDot computes rows [lo,hi) of s from z, which has only these rows. If s has fewer than hi
+// rows, it computes only those that s has.
 func headDot(d *Device, s compute.Matrix, lo, hi int, z compute.Matrix, a []float32) {
 	if hi = min(hi, s.Rows); lo >= hi {
 		return
