@@ -56,7 +56,7 @@ func TestOpenNamesTheFaultyFile(t *testing.T) {
 		{"split beyond all numbers", edit(`"train": `, `"train": 922337203685477580`),
 			[]string{"meta.json", "part 0 has 92"}},
 		{"classes beyond reason", edit(`"classes": 4,`, `"classes": 400000000,`),
-			[]string{"meta.json", "400000000 classes of 40 vertices"}},
+			[]string{"meta.json", "400000000 classes are too many for a graph with 40 vertices"}},
 		{"negative classes", edit(`"classes": 4,`, `"classes": -4,`),
 			[]string{"meta.json", "-4 classes"}},
 		{"features beyond reason", edit(`"features": 3,`, `"features": 5000000000,`),

@@ -29,8 +29,8 @@ func CheckReLU(y Matrix, p float32, vertices []int32) Call {
 // If p > 0, checkDropout panics unless there is a vertex for each row.
 func checkDropout(kernel string, y Matrix, p float32, vertices []int32) {
 	if !y.stored() || p > 0 && len(vertices) != y.Rows {
-		panic(fmt.Sprintf("compute: %s: matrix %v must be whole, and dropout have a vertex for "+
-			"each row; there are %d", kernel, y, len(vertices)))
+		panic(fmt.Sprintf("compute: %s: matrix %v must have all its elements, and for dropout a "+
+			"vertex for each row; %d vertices are given", kernel, y, len(vertices)))
 	}
 }
 

@@ -62,7 +62,7 @@ func checkColumns(kernel string, m Matrix, vectors ...int) {
 func checkStoredColumns(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Cols, vectors) {
 		panic(fmt.Sprintf("compute: %s: vectors must have an element for each column of %v, "+
-			"which must be whole; they have %v", kernel, m, slices.Clone(vectors)))
+			"which must have all of its own; they have %v", kernel, m, slices.Clone(vectors)))
 	}
 }
 
@@ -78,7 +78,7 @@ func checkRows(kernel string, m Matrix, vectors ...int) {
 func checkStoredRows(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Rows, vectors) {
 		panic(fmt.Sprintf("compute: %s: vectors must have an element for each row of %v, "+
-			"which must be whole; they have %v", kernel, m, slices.Clone(vectors)))
+			"which must have all of its own; they have %v", kernel, m, slices.Clone(vectors)))
 	}
 }
 

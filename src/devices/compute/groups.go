@@ -83,8 +83,8 @@ func checkGroups(kernel string, set, y, x Matrix, w []float32, g Groups) Call {
 	}
 	if !set.holds() || !y.stored() || !x.stored() || y.Rows != x.Rows || at != y.Rows || !rises ||
 		g.Stride < y.Cols*x.Cols || n > 0 && len(w) < (n-1)*g.Stride+y.Cols*x.Cols {
-		panic(fmt.Sprintf("compute: %s: [R,O] and [R,F] are %v and %v, but %d groups end at row "+
-			"%d and have %d weights, %d a group", kernel, y, x, n, at, len(w), g.Stride))
+		panic(fmt.Sprintf("compute: %s: matrices %v and %v do not fit %d groups that end at row "+
+			"%d and have %d weights, %d for each group", kernel, y, x, n, at, len(w), g.Stride))
 	}
 	return Call{Kernel: kernel, Bytes: x.bytes() + y.bytes() + floatBytes*n*y.Cols*x.Cols,
 		Flops: productFlops(y, x)}

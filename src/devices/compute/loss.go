@@ -73,7 +73,7 @@ func CheckQueuedLoss(to *QueuedLoss) {
 	}
 	for k, s := range to.Suspects {
 		if !s.X.stored() {
-			panic(fmt.Sprintf("compute: suspect %d of a queued loss, %v, is not a whole matrix", k,
+			panic(fmt.Sprintf("compute: suspect %d of a queued loss, %v, lacks elements", k,
 				s.X))
 		}
 	}

@@ -101,12 +101,13 @@ func CheckSparseAdam(p, m, v Matrix, of RowGradients) {
 	last := max(0, of.Indptr[0])
 	for i, end := range of.Indptr[1:] {
 		if end <= last || int(end) > len(of.Indices) || of.Indptr[0] < 0 {
-			panic(fmt.Sprintf("compute: SparseAdam: row %d of %d has the gradients %d to %d of %d",
+			panic(fmt.Sprintf("compute: SparseAdam: row %d of %d has the gradients %d to %d, "+
+				"but there are %d",
 				i, len(of.Rows), last, end, len(of.Indices)))
 		}
 		if last = end; uint32(of.Rows[i]) >= uint32(p.Rows) {
-			panic(fmt.Sprintf("compute: SparseAdam: row %d is %d, but there are %d", i, of.Rows[i],
-				p.Rows))
+			panic(fmt.Sprintf("compute: SparseAdam: entry %d of Rows is %d, but there are %d rows",
+				i, of.Rows[i], p.Rows))
 		}
 	}
 	for _, k := range of.Indices[max(0, of.Indptr[0]):last] {

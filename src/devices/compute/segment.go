@@ -163,8 +163,8 @@ func checkReduction(kernel string, out Matrix, s Segments) {
 func checkStoredReduction(kernel string, out Matrix, s Segments) {
 	checkSegments(kernel, s)
 	if !out.stored() || out.Rows != s.Len() {
-		panic(fmt.Sprintf("compute: %s: matrix %v must be whole, with a row for each of %d "+
-			"segments", kernel, out, s.Len()))
+		panic(fmt.Sprintf("compute: %s: matrix %v must have all its elements, and a row for each "+
+			"of %d segments", kernel, out, s.Len()))
 	}
 }
 

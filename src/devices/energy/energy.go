@@ -150,8 +150,8 @@ func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 		for i := range m.counters[k] {
 			c := &m.counters[k][i]
 			if round := c.round(); round > 0 && unread > round {
-				m.fail(k, c, fmt.Errorf("the counter was not read for %.3g s, as if the job was "+
-					"suspended, and may wrap in %.3g s", unread.Seconds(), round.Seconds()))
+				m.fail(k, c, fmt.Errorf("the counter was not read for %.3g s (was the job "+
+					"suspended?), but it may wrap in %.3g s", unread.Seconds(), round.Seconds()))
 				break
 			}
 			now, err := c.read()

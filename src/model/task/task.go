@@ -202,7 +202,7 @@ const mostClasses = 1 << 16
 // the number already. Otherwise no array does.
 func CheckClasses(name string, classes int, vertices int64) error {
 	if classes < 0 || !Stored(name).Wide && int64(classes) > max(vertices, mostClasses) {
-		return fmt.Errorf("%d classes of %d vertices are too many", classes, vertices)
+		return fmt.Errorf("%d classes are too many for a graph with %d vertices", classes, vertices)
 	}
 	return nil
 }
