@@ -62,7 +62,7 @@ package mem
 // {
 // 	struct rlimit l;
 // 	if (getrlimit(resource, &l) == 0 && l.rlim_cur != RLIM_INFINITY &&
-// 	    (resource == RLIMIT_NOFILE ? l.rlim_max : l.rlim_cur) < least) { // Go raises the one of files
+// 	    (resource == RLIMIT_NOFILE ? l.rlim_max : l.rlim_cur) < least) { // Go raises that one
 // 		ssize_t written = write(2, told, length);
 // 		_exit(written < 0 ? 1 : 2);
 // 	}

@@ -184,8 +184,8 @@ func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	if in := &m.inputs[0]; in.Folded {
 		for t := range in.Types {
 			if row, _ := find(m.suspectTypes() + t); row >= 0 {
-				return Fault{faultInput, fmt.Sprintf("the features of vertex type %s, at row %d of the "+
-					"minibatch's rows of this type", m.Config.Schema.Types[t], row)}
+				return Fault{faultInput, fmt.Sprintf("the features of vertex type %s, at row %d of "+
+					"the minibatch's rows of this type", m.Config.Schema.Types[t], row)}
 			}
 		}
 	}

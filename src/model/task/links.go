@@ -47,8 +47,8 @@ var links = Task{
 	},
 	Fault: func(label []byte, _ int) string {
 		if y := class(label); y != -1 {
-			return fmt.Sprintf(" is %d; it must be -1, because vertices have no labels in a task of "+
-				"links", y)
+			return fmt.Sprintf(" is %d; it must be -1, because vertices have no labels in a task "+
+				"of links", y)
 		}
 		return ""
 	},
