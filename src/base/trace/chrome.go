@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Recorder writes what one rank does as Chrome trace events, which Perfetto opens: There is a
+// Recorder writes what one rank does as Chrome trace events, which Perfetto opens. There is a
 // process for each rank, and in it a track for each stage. If several minibatches were in a stage
 // at the same time, the stage has several tracks. Every span has the epoch, the step and the number
 // of the minibatch.
