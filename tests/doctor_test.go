@@ -81,7 +81,7 @@ func TestDoctorTellsWhereAGPUWouldDraw(t *testing.T) {
 		{smallParts.dir(t), "1",
 			"MB for a rank; sample.on=auto would draw there, with 0 MB of topology, if"},
 		{smallParts.dir(t), "8",
-			"would draw on the host: the topology takes 0 MB of device memory, more than half of the 0 MB for"},
+			"would draw on the host: the topology takes 0 MB of device memory, which is more than half of"},
 		{weightedParts.dir(t), "1", "would draw on the host: model.edge_weights"},
 		{sparseParts.dir(t), "1",
 			"would draw on the host: sparse features: the host makes the inputs of layers from " +

@@ -109,7 +109,7 @@ func TestSweepStops(t *testing.T) {
 		{"last", "\"$@\" && " + stop + "0", "0.01", 0, ""},
 		{"failed", "echo >> " + tries + "; [ $(wc -l < " + tries + ") = 3 ] || exit 3\n" + stop +
 			"75",
-			"1,2,3,4", 75, "2 of 4 runs to go; the same command goes on. 2 runs of 3 failed: " +
+			"1,2,3,4", 75, "2 of 4 runs to go; repeat the same command to go on. 2 runs of 3 failed: " +
 				"train.lr=1 (exit status 3); train.lr=2 (exit status 3)"},
 		{"launchers-code", stop + "1", "1,2", 75, "2 of 2 runs to go"},
 		{"killed", "kill -KILL $$", "1", 1, "train.lr=1 failed: signal: killed"},

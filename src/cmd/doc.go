@@ -1,5 +1,6 @@
-// Package cmd is the wing of programs, of which there is one. It wires the wings below: flags and
-// config in, exit codes out. Nothing imports it. It holds no code itself.
+// Package cmd is the wing with the programs; there is one, halognn. A program turns flags and a
+// config into calls of the wings below, and errors into exit codes. No package imports cmd, and cmd
+// itself has no code, only packages.
 //
 //	import ──> DATASET ── partition ──> PARTS ── train ──> RUN ── infer, report
 //	                                               │

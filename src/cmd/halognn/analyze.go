@@ -62,7 +62,8 @@ func (o *analyzeFlags) check() error {
 	for _, name := range o.policies {
 		if p := policy.Find(name); p == nil || p.Rank == nil {
 			ranking := policy.Names(func(p *policy.Policy) bool { return p.Rank != nil })
-			faults = append(faults, fmt.Errorf("--policies: %q ranks no vertices; there are %s",
+			faults = append(faults, fmt.Errorf("--policies: %q ranks no vertices, so there is "+
+				"nothing to write for it; use %s",
 				name, config.OrList(ranking)))
 		}
 	}
@@ -80,7 +81,8 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	sets := append(o.sets, "run.dir=analyzed") // the key is required, but nothing runs
+	// config.Load requires run.dir; nothing is written there
+	sets := append(o.sets, "run.dir=analyzed")
 	if len(args) > 0 {
 		sets = append(sets, "data.parts="+args[0])
 	}
@@ -94,8 +96,8 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 	}
 	defer s.Close()
 	if s.Schema.Typed() {
-		return dataError(errors.New("analyze ranks rows of one size; a run on a graph with " +
-			"vertex types ranks its rows itself, and needs none of its files"))
+		return dataError(errors.New("analyze cannot rank a graph with vertex types, and need " +
+			"not: a run on such a graph ranks its vertices itself; start the run without analyze"))
 	}
 	spec := trainOptions(c).Spec
 	if spec.Ranks, spec.RanksPerNode = o.ranks, o.perNode; spec.RanksPerNode == 0 {
@@ -113,7 +115,8 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 		defer j.Close()
 		if !j.Reads() {
 			return usageError(fmt.Errorf(
-				"a model of kind %s reads no neighbours, so it has no use for a cache",
+				"a model of kind %s reads no neighbours, so its ranks read no rows of others and "+
+					"need no cache; run it without analyze",
 				spec.Model.Kind))
 		}
 		m, err := access.New(&s.Topology().Graph, access.Options{})

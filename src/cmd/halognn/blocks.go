@@ -60,7 +60,7 @@ func blocksCommand() *cobra.Command {
 }
 
 func runBlocks(command *cobra.Command, o blocksFlags) error {
-	// run.dir is required, but nothing runs
+	// config.Load requires run.dir; nothing is written there
 	c, err := config.Load(o.config, append([]string{"run.dir=blocks"}, o.sets...))
 	if err != nil {
 		return usageError(err)
@@ -70,8 +70,9 @@ func runBlocks(command *cobra.Command, o blocksFlags) error {
 			"minibatches have no blocks; set it to sage", c.Job.Model.Kind))
 	}
 	if c.Job.ByNode() && c.Run.RanksPerNode == 0 {
-		return usageError(errors.New("with parallel.mode hybrid or sample.share node minibatches " +
-			"depend on the ranks of a node; set run.ranks_per_node to their number"))
+		return usageError(errors.New("with parallel.mode hybrid or sample.share node, " +
+			"minibatches depend on how many ranks a node has; set run.ranks_per_node to that " +
+			"number"))
 	}
 	s, err := shard.Open(c.Data.Parts, shard.Options{Split: c.Data.Split})
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"halognn/src/runs/record"
 )
 
-// check verifies what a directory holds, and says what it is.
+// check verifies the run, the parts or the dataset that a directory holds. The result what
+// describes it, for example as "4 parts of 100 vertices".
 func check(dir string) (what string, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return "", err
@@ -41,20 +42,22 @@ func check(dir string) (what string, err error) {
 		defer d.Close()
 		return fmt.Sprintf("dataset of %d vertices", d.Meta.Vertices), d.Verify()
 	}
-	return "", fmt.Errorf("%s holds neither a dataset or parts (meta.json) nor a run (%s)", dir,
+	return "", fmt.Errorf("%s holds neither a dataset or parts (it has no meta.json) nor a run "+
+		"(it has no %s); give a directory that generate, import, partition or train has written",
+		dir,
 		rundir.ConfigFile)
 }
 
-// isParts reports whether the directory holds parts: their meta.json has offsets, that of a dataset
-// has none.
+// isParts reports whether the directory holds parts. The meta.json of parts has offsets; the
+// meta.json of a dataset has none.
 func isParts(dir string) bool {
 	var meta struct{ Offsets []int64 }
 	text, err := mem.ReadFile(filepath.Join(dir, "meta.json"))
 	return err == nil && json.Unmarshal(text, &meta) == nil && len(meta.Offsets) > 0
 }
 
-// checkRun verifies that a run is complete: its config, checkpoints and summary, and a model with
-// readable weights.
+// checkRun verifies that a run is complete: it has a valid config and valid checkpoints, a summary,
+// and a model whose weights can be read.
 func checkRun(dir string) error {
 	_, configErr := config.Load(filepath.Join(dir, rundir.ConfigFile), nil)
 	var s record.Summary

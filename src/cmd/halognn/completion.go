@@ -65,7 +65,7 @@ func completeSet(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion
 	for _, word := range config.Words(key) {
 		all = append(all, key+"="+word)
 	}
-	if all == nil { // a number or a path
+	if all == nil { // the key takes a number or a path
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	return all, cobra.ShellCompDirectiveNoFileComp

@@ -17,12 +17,12 @@ import (
 	"halognn/src/model/task"
 )
 
-// out prints to the standard output of a command.
+// out prints to the command's standard output.
 func out(c *cobra.Command, format string, args ...any) {
 	fmt.Fprintf(c.OutOrStdout(), format, args...)
 }
 
-// required returns an error that names the required flags that are missing.
+// required returns an error for each flag in names that the command line lacks.
 func required(c *cobra.Command, names ...string) error {
 	var faults []error
 	for _, name := range names {
@@ -33,12 +33,14 @@ func required(c *cobra.Command, names ...string) error {
 	return usageError(errors.Join(faults...))
 }
 
-// vacant refuses an --out that is not empty, before the work begins; the writer checks again.
+// vacant returns an error if --out names a directory that is not empty. Commands call it before
+// their work, so that they fail early; the writer checks again.
 func vacant(dir string) error {
 	return dataError(dataset.Vacant(dir))
 }
 
-// replaceable is an --out that --force allows to replace.
+// replaceable is the --out directory of a command that has --force. With --force the command may
+// replace what the directory holds.
 type replaceable struct {
 	dir   string
 	parts bool // the directory holds parts of a graph, not a DATASET
@@ -55,8 +57,9 @@ func (r *replaceable) flags(c *cobra.Command) {
 		"replace the "+what+" that --out holds, once the new one is complete")
 }
 
-// The method make calls the function work with the directory to write: --out itself, or a directory
-// beside it that then replaces it.
+// The method make calls the function work with the name of the directory to write. That is --out
+// itself or, if --out has to be replaced, a directory beside it that takes its place after the
+// work.
 func (r *replaceable) make(work func(dir string) error) error {
 	err := dataError(dataset.Target(r.dir))
 	if err == nil || !r.force {
@@ -92,7 +95,7 @@ func generateCommand(p *process) *cobra.Command {
 			if err := required(c, "out"); err != nil {
 				return err
 			}
-			// zero stands for the default
+			// an option of zero means its default, so an explicit 0 is refused here
 			for _, name := range []string{"scale", "vertices", "degree", "classes"} {
 				if f := c.Flag(name); f.Changed &&
 					(f.Value.String() == "0" || strings.HasPrefix(f.Value.String(), "-")) {
@@ -100,7 +103,7 @@ func generateCommand(p *process) *cobra.Command {
 				}
 			}
 			if c.Flags().Changed("homophily") && o.Homophily == 0 {
-				o.Homophily = -1 // the zero value stands for the default
+				o.Homophily = -1 // Homophily 0 means the default, so an explicit 0 is passed as -1
 			}
 			if term.IsTerminal(int(os.Stderr.Fd())) {
 				o.Stage = func(line string) { slog.Info(line) }
@@ -166,14 +169,14 @@ func generateCommand(p *process) *cobra.Command {
 	return c
 }
 
-// generated gives an error of the generator its exit code.
+// generated adds the exit code to an error of the generator.
 func generated(err error) error {
 	var system syscall.Errno
 	if errors.Is(err, dataset.ErrExists) || errors.Is(err, dataset.ErrTooLarge) ||
 		errors.As(err, &system) {
 		return dataError(err)
 	}
-	return usageError(err) // the result depends on the flags alone
+	return usageError(err) // every other error is a fault of the flags
 }
 
 func importCommand(p *process) *cobra.Command {
@@ -208,7 +211,8 @@ func importCommand(p *process) *cobra.Command {
 				return usageError(fmt.Errorf("--format %s is unknown; use one of %s", o.Format,
 					strings.Join(dataset.Formats(), ", ")))
 			case undirected && directed:
-				return usageError(errors.New("--undirected and --directed exclude each other"))
+				return usageError(errors.New("--undirected and --directed exclude each other; " +
+					"leave one out"))
 			case undirected:
 				o.Undirected = dataset.Yes
 			case directed:
@@ -221,13 +225,14 @@ func importCommand(p *process) *cobra.Command {
 			case !links && (o.SplitLinks != "" || o.KeepLeaks || o.LinksOf != "" || classes != "" ||
 				len(numbers) > 0):
 				return usageError(errors.New("--split-links, --relation, --link-classes, " +
-					"--link-numbers and --keep-leaks are of --task links"))
+					"--link-numbers and --keep-leaks apply only with --task links; add it, or " +
+					"leave them out"))
 			case classes != "" && len(numbers) > 0:
-				return usageError(errors.New("--link-classes and --link-numbers exclude " +
-					"each other"))
+				return usageError(errors.New("--link-classes and --link-numbers exclude each " +
+					"other; leave one out"))
 			case links && (o.Split != "" || c.Flags().Changed("split-index")):
-				return usageError(errors.New("--split and --split-index are of vertices; use " +
-					"--split-links"))
+				return usageError(errors.New("--split and --split-index split vertices, but " +
+					"--task links splits links; use --split-links"))
 			case links && o.SplitLinks == "":
 				o.SplitLinks = "85/5/10"
 			}

@@ -47,7 +47,8 @@ func doctorCommand(p *process) *cobra.Command {
 	return c
 }
 
-// doctorRank examines one rank, which is set up as by train.
+// doctorRank runs doctor on one rank. It binds CPUs and chooses the GPU as train does, so that
+// doctor measures what a run would have.
 func doctorRank(c comm.Comm, p *process, dir, parts string, asJSON bool) error {
 	o := doctor.Options{Dir: dir, Network: p.transport()}
 	if c.Rank() == 0 { // only rank 0's report is printed
@@ -104,14 +105,15 @@ func doctorRank(c comm.Comm, p *process, dir, parts string, asJSON bool) error {
 	}
 	if errors := report.Errors(); errors > 0 {
 		return withCode(exitFailed, comm.AgreedOn(c, fmt.Errorf(
-			"doctor: %s, listed above: a job cannot run like this", record.Counted(errors,
+			"doctor: %s, listed above; cure that before you start the job", record.Counted(errors,
 				"error"))))
 	}
 	return nil
 }
 
-// gpuFound says on rank 0 how much memory of its GPU a rank has and, if parts are given, whether
-// sample.on=auto would draw their minibatches there. It returns "" without a GPU. Collective.
+// gpuFound returns a text for rank 0's report: how much GPU memory rank 0 has and, if parts are
+// given, whether sample.on=auto would draw their minibatches on the GPU. It returns "" on other
+// ranks, and without a CUDA library. Collective.
 func (p *process) gpuFound(c comm.Comm, parts string) (text string, err error) {
 	g, err := p.placeGPU(c)
 	if err != nil {
@@ -141,11 +143,12 @@ func (p *process) gpuFound(c comm.Comm, parts string) (text string, err error) {
 	}
 	topology := compute.TopologyBytes(int(m.Vertices), m.Edges)
 	why := parallel.HostDraws(&job.Spec{Sparse: m.Type().IsSparse(),
-		// by default a job uses the weights that the parts have; HostDraws reads them if In is set
+		// A job uses the parts' edge weights by default. HostDraws takes notice of them only if In
+		// is above 0.
 		Model: nn.Config{Schema: m.Schema, Task: m.Task, EdgeWeights: m.Weighted, In: 1}})
 	if why == "" && parallel.LargeTopology(topology, free) != "" {
-		why = fmt.Sprintf("the topology takes %d MB of device memory, more than half of the %d "+
-			"MB for a rank, of which the model takes some", topology>>20, free>>20)
+		why = fmt.Sprintf("the topology takes %d MB of device memory, which is more than half of "+
+			"the %d MB that a rank has, and the model needs room too", topology>>20, free>>20)
 	}
 	if why != "" {
 		return text + "; sample.on=auto would draw on the host: " + why, nil
@@ -154,8 +157,8 @@ func (p *process) gpuFound(c comm.Comm, parts string) (text string, err error) {
 		"the rest has room for the minibatches (halognn plan)", text, topology>>20), nil
 }
 
-// firstWords returns the first n words. Of a library's description of itself they are its name and
-// version; the words after them depend on the CPU.
+// firstWords returns the first n words of the text. A library's description of itself begins with
+// its name and version. The words after these depend on the CPU, and may differ between nodes.
 func firstWords(text string, n int) string {
 	words := strings.Fields(text)
 	return strings.Join(words[:min(n, len(words))], " ")

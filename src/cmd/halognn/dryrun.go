@@ -17,7 +17,7 @@ import (
 )
 
 // dryRun opens everything that the first step needs, predicts the memory, and says what would run.
-// It writes nothing. With vacant, the run directory must not hold a run. Collective.
+// It writes nothing. If vacant is true, it refuses a run directory that holds a run. Collective.
 func (j *rankJob) dryRun(vacant, resumed bool) error {
 	if !resumed {
 		if err := j.newRunDir(vacant); err != nil {
@@ -93,7 +93,8 @@ func (j *rankJob) tellDry(t *train.Training) error {
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }
 
-// possibleDir returns why a directory could not be made, with the missing directories above it.
+// possibleDir returns an error if the directory cannot be made, together with those directories
+// above it that are missing.
 func possibleDir(dir string) error {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)

@@ -22,7 +22,8 @@ func (p *process) chooseGPU(path string, sets []string) {
 	}
 }
 
-// gpu is the GPU of a rank, and how many ranks of the node share it; err says why there is none.
+// gpu describes the GPU of a rank: its number, how many ranks of the node share it, and its free
+// bytes. If the rank has none, err says why.
 type gpu struct {
 	device, sharing, free int
 	err                   error
@@ -65,7 +66,7 @@ func openGPU(g gpu, p compute.Precision) (compute.Device, error) {
 	}
 	d, err := cuda.Open(cuda.Options{Device: g.device, Sharing: g.sharing, Free: g.free,
 		Precision: p})
-	if err != nil { // returns nil itself, not a nil pointer in an interface
+	if err != nil { // a nil *cuda.Device in the interface would not compare equal to nil
 		return nil, err
 	}
 	return d, nil

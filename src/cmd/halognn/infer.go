@@ -97,7 +97,7 @@ func inferCommand(p *process) *cobra.Command {
 	return c
 }
 
-// check returns every error of the command line, and completes the request.
+// check returns all errors of the command line. It also fills in the request from the flags.
 func (o *inferFlags) check(c *cobra.Command) error {
 	if err := required(c, "run"); err != nil {
 		return err
@@ -113,13 +113,14 @@ func (o *inferFlags) check(c *cobra.Command) error {
 		reject("--checkpoint %s is unknown; use best or last", o.checkpoint)
 	}
 	if w.Path == "" && w.Embeddings == "" {
-		reject("--out is missing: the file to write; or --embeddings")
+		reject("--out is missing: give the file to write, or give --embeddings")
 	}
 	if w.Path != "" && filepath.Clean(w.Path) == filepath.Clean(w.Embeddings) {
 		reject("--out and --embeddings are both %s; give two files", w.Path)
 	}
 	if strings.EqualFold(filepath.Ext(w.Embeddings), ".csv") {
-		reject("--embeddings %s: hidden rows are written as NumPy only; call the file .npy",
+		reject("--embeddings %s: hidden rows are written as NumPy only; give the file the ending "+
+			".npy",
 			w.Embeddings)
 	}
 	for _, path := range []string{w.Path, w.Embeddings} {
@@ -128,20 +129,21 @@ func (o *inferFlags) check(c *cobra.Command) error {
 		}
 	}
 	if ext := strings.ToLower(filepath.Ext(w.Path)); ext != "" && ext != ".npy" && ext != ".csv" {
-		reject("--out %s: predictions are written as .npy or .csv; name the file so", w.Path)
+		reject("--out %s: predictions are written as .npy or .csv; give the file one of these "+
+			"endings", w.Path)
 	}
 	if c.Flags().Changed("top") && (w.Links != "" || w.Top < 1) {
-		reject("--top is %d; it must be at least 1, and excludes --links", w.Top)
+		reject("--top is %d; it must be at least 1, and it cannot be used with --links", w.Top)
 	}
 	if w.Links != "" && o.vertices != "" {
-		reject("--vertices does not apply to --links, which names the pairs to score: " +
+		reject("--vertices cannot be used with --links, whose file names the pairs to score; " +
 			"leave one out")
 	}
 	if (w.Links != "" || w.Top != 0) && (o.logits || o.probabilities || w.Path == "" ||
 		w.Embeddings != "" ||
 		o.mode != "full") {
-		reject("--links and --top write scores to --out, computed with all neighbours: leave out " +
-			"--logits, --embeddings, --probabilities and --mode")
+		reject("--links and --top write scores to --out, computed with all neighbours; give " +
+			"--out, and leave out --logits, --embeddings, --probabilities and --mode")
 	}
 	if w.Top > 0 && !strings.EqualFold(filepath.Ext(w.Path), ".csv") {
 		reject("--out %s: --top writes a table of source, target and score; name the file .csv",
@@ -166,8 +168,9 @@ func (o *inferFlags) check(c *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// splitOfParts returns a --set of the first split if --parts lacks the split of the run. The split
-// only decides under which name scores are reported.
+// splitOfParts returns the setting data.split=0 if the parts of --parts lack the split that the run
+// was trained on, and otherwise no setting. The split only decides which scores are reported as
+// train, valid and test.
 func (o *inferFlags) splitOfParts() []string {
 	cfg, err := config.Load(filepath.Join(o.run, rundir.ConfigFile), nil)
 	meta, unread := shard.ReadMeta(o.parts)
@@ -184,12 +187,14 @@ func inferRank(
 	started := p.starting(ctx.Done(), func() error { return context.Cause(ctx) })
 	defer started()
 	if p.byMPI() && c.Rank() > 0 {
-		ctx = lagging(ctx, time.Second) // rank 0 speaks for all, if it is alive
+		// rank 0, if it is alive, is the first to see the signal, and reports it for all
+		ctx = lagging(ctx, time.Second)
 	}
 	config := filepath.Join(o.run, rundir.ConfigFile)
 	_, err = os.Stat(config)
 	if err != nil {
-		err = fmt.Errorf("%s holds no run: %w", o.run, err)
+		err = fmt.Errorf("%s holds no run: %w; give the directory of a `halognn train`, its "+
+			"run.dir", o.run, err)
 	}
 	if err := comm.Agree(c, err); err != nil {
 		return dataError(err)
@@ -250,7 +255,7 @@ func (j *rankJob) enoughToInfer(m *infer.Model, what *infer.Request) error {
 		own, written := what.Bytes(&parts.Meta, m.Task, m.Out, hidden)
 		memory = append(memory,
 			trace.MemoryItem{Name: plan.Predictions, Bytes: own / int64(j.comm.Size())})
-		if j.comm.Rank() == 0 { // rank 0 gathers what it writes
+		if j.comm.Rank() == 0 { // rank 0 gathers all predictions to write them
 			memory = append(memory,
 				trace.MemoryItem{Name: plan.Predictions, Bytes: written, Shared: true})
 		}
@@ -263,15 +268,15 @@ func (o *inferFlags) model(c comm.Comm) (m *infer.Model, err error) {
 	if o.checkpoint != "" {
 		ck, err := checkpoint.Open(c, o.run)
 		if err == nil && ck == nil {
-			err = fmt.Errorf("%s holds no checkpoint yet", o.run)
+			err = fmt.Errorf("%s holds no checkpoint yet; wait until the run has saved one", o.run)
 		}
 		if err != nil {
 			return nil, err
 		}
 		return infer.ModelOf(ck, o.run, o.checkpoint)
 	}
-	// A run that was continued has the model of its earlier end, but no summary until it ends
-	// again.
+	// A run that was continued still has the model file of its earlier end, which is outdated, but
+	// no summary. It gets its new model and summary when it ends again.
 	if _, err = os.Stat(filepath.Join(o.run, rundir.SummaryFile)); err == nil {
 		m, err = infer.ReadModel(o.run)
 	}
@@ -302,7 +307,7 @@ func (o *inferFlags) read(parts *shard.Shards, writes bool) (err error) {
 	return err
 }
 
-// tell prints what was done.
+// tell prints what was predicted, how long it took, and the scores.
 func (o *inferFlags) tell(
 	w io.Writer, j *rankJob, m *infer.Model, done *infer.Result, took time.Duration,
 ) error {

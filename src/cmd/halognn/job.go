@@ -31,8 +31,8 @@ import (
 	"halognn/src/runs/watch"
 )
 
-// rankJob is what train and infer open before they start. It opens on every rank, or all ranks
-// agree on an error.
+// rankJob holds what train and infer open before they start. Either every rank opens it, or all
+// ranks agree on an error.
 type rankJob struct {
 	process  *process
 	comm     comm.Comm
@@ -43,8 +43,8 @@ type rankJob struct {
 	close    func() error
 }
 
-// openJob opens the shards and the device of rank c. It adds the time taken to setUp, which may be
-// nil. Collective.
+// openJob opens the parts and the device of this rank. It adds the time of each stage to setUp,
+// which may be nil. Collective.
 func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWork,
 	setUp *trace.SetUp) (j *rankJob, err error) {
 	reading := watch.Reading{Limit: stallOf(config.Default()), Stalled: p.fail}
@@ -74,7 +74,7 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	if cfg.Job.Partitioned {
 		o.Rank, o.Ranks = c.Rank(), c.Size()
 		o.AllLabels, o.AllRows = cfg.Job.GlobalSeeds,
-			// the model weighs edges by the degrees of any vertex
+			// symmetric weights need the degrees of vertices of all parts
 			trainOptions(cfg).Model.Needs().Weights == nn.WeightsSymmetric
 	}
 	var shards *shard.Shards
@@ -90,7 +90,8 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	if err := comm.Agree(c, err); err != nil {
 		return nil, setUpError(err)
 	}
-	if err := shards.UnlinkShared(); err != nil { // every rank has mapped it
+	// every rank has mapped the shared files, so their names can go
+	if err := shards.UnlinkShared(); err != nil {
 		return nil, err
 	}
 	for _, same := range [][2]string{
@@ -129,8 +130,8 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 	return j, err
 }
 
-// bound refuses a job that, by the sizes of its parts, needs more memory than there is, before
-// anything is opened; unsure means that only a plan can tell. Collective.
+// bound refuses a job that needs more memory than there is, as far as the sizes of its parts show
+// this, before anything is opened. unsure is true if only a plan can tell. Collective.
 func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	var first bool
 	j.headroom, first, err = j.process.headroomFor(j.comm, j.config)
@@ -143,9 +144,9 @@ func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	return comm.AgreeAny(j.comm, unsure)
 }
 
-// enough refuses a job whose ranks, by a plan of the open parts, need more memory than there is,
-// and removes the files staged for it. It ignores parts that do not fit: the job reports them when
-// it opens them. Collective.
+// enough refuses a job whose ranks need more memory than there is according to a plan of the open
+// parts, and removes the files staged for the job. It ignores an error that the parts do not suit
+// the job: the job reports that itself. Collective.
 func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 	node, err := j.comm.Node()
 	if err != nil {
@@ -165,14 +166,16 @@ func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 		})
 		mem.ResetPeak() // the peak of the run must not include the plan
 		if unpredicted(err) {
-			slog.Warn(fmt.Sprintf("the memory of this job could not be predicted: %v", err))
+			slog.Warn(fmt.Sprintf("the memory that this job needs could not be predicted, so it "+
+				"starts without that check: %v", err))
 			err = nil
 		}
 	}
 	return j.unbegun(comm.Agree(j.comm, err))
 }
 
-// unbegun removes the files staged for a job that no rank begins because of err, and returns err.
+// unbegun removes the files staged for a job that no rank begins because all ranks agreed on err.
+// It returns err.
 func (j *rankJob) unbegun(err error) error {
 	if comm.IsAgreed(err) {
 		err = errors.Join(err, j.env.Shards.Discard())
@@ -180,7 +183,8 @@ func (j *rankJob) unbegun(err error) error {
 	return err
 }
 
-// withoutPlan translates an error of a plan for a job that is about to run.
+// withoutPlan handles an error of the plan for a job that is about to run. Unsuitable parts are no
+// error here, because the job reports them itself; an impossible job is a usage error.
 func withoutPlan(err error) error {
 	switch {
 	case errors.Is(err, plan.ErrParts):
@@ -192,16 +196,16 @@ func withoutPlan(err error) error {
 }
 
 // unpredicted reports whether err is a failure of the prediction itself, not of the job or its
-// files. Such an error does not end the run. Nor does a lack of memory for the prediction, whose
-// arrays the run may not need.
+// files. The run goes on after such an error. It also goes on if memory ran out during the
+// prediction, because the run may not need the arrays of the prediction.
 func unpredicted(err error) bool {
 	told, bug := (*exitError)(nil), (*mem.Panic)(nil)
 	return err != nil && !errors.Is(err, mem.ErrShrank) && (!errors.As(err, &told) ||
 		errors.As(err, &bug))
 }
 
-// plan plans the job without its times, and analyses one rank: each further rank takes time before
-// the first step. A dry run uses the same plan, so that it decides as the run does.
+// plan predicts the memory of the job, but not its times. It analyses one rank only, because each
+// further rank would delay the first step. A dry run calls it too, and so decides as the run does.
 func (j *rankJob) plan() (*plan.Prediction, error) {
 	job := j.job()
 	if j.config.Compute.Device == "cuda" {
@@ -219,14 +223,14 @@ func (j *rankJob) plan() (*plan.Prediction, error) {
 	})
 }
 
-// job describes the job for a plan.
+// job describes the job to package plan.
 func (j *rankJob) job() plan.Job {
 	return planJob(j.config, j.comm.Size(), cmp.Or(j.config.Run.RanksPerNode, j.headroom.ranks),
 		j.env.CPUs)
 }
 
-// whole returns parts that have the rows of all ranks, as a plan needs, and the function that
-// closes them.
+// whole returns parts with the feature rows of all ranks, which a plan needs, and the function that
+// closes these parts.
 func (j *rankJob) whole() (parts *shard.Shards, done func(), err error) {
 	if !j.config.Job.Partitioned {
 		return j.env.Shards, func() {}, nil
@@ -241,8 +245,8 @@ func stallOf(c *config.Config) time.Duration {
 	return time.Duration(c.Run.StallSeconds * float64(time.Second))
 }
 
-// verifyOwn compares the hashes of this rank's parts, and of its share of the files that all ranks
-// read.
+// verifyOwn compares the hashes of this rank's parts with meta.json. Rank 0 also compares the
+// hashes of the files that all ranks read.
 func verifyOwn(c comm.Comm, s *shard.Shards) error {
 	if err := fault.At(fault.Shard, c.Rank(), -1, -1); err != nil {
 		return err
@@ -275,8 +279,8 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 	if err := comm.Agree(c, err); err != nil {
 		return usageError(err)
 	}
-	// The steady state allocates nothing on the heap, and large arrays are outside it, so a
-	// collector that runs rarely costs little memory.
+	// A step allocates nothing on the Go heap, and large arrays lie outside it. So the heap stays
+	// small, even with a collector that rarely runs.
 	debug.SetGCPercent(400)
 	j.close = func() error { return device.Close() }
 	j.env = train.Env{
@@ -317,11 +321,13 @@ func (j *rankJob) release(err error) {
 	}
 }
 
-// workOn does work that reads open parts.
+// workOn does work that reads open parts. If it fails because their files are damaged, the error
+// says so.
 func workOn(s *shard.Shards, work func() error) error { return explain(s, mem.Contain(work)) }
 
-// explain replaces an error that damaged files can cause by an error about the damage, if the files
-// are damaged: they may have changed since they were opened, or their hashes were not compared.
+// explain looks for damaged files after an error that they can cause. If it finds any, it returns
+// an error about the damage instead. Files may have changed since they were opened, or their hashes
+// were never compared.
 func explain(s *shard.Shards, err error) error {
 	told := (*exitError)(nil)
 	// already explained, or an error of another rank
@@ -342,8 +348,8 @@ func explain(s *shard.Shards, err error) error {
 // shareCPUs returns how many CPUs this rank may use, and which. They are the CPUs that the launcher
 // bound the rank to, divided among the ranks that are bound to the same ones; a quota of CPU time
 // is divided among all ranks of the node. With more ranks than CPUs it returns a fraction and no
-// CPUs, and nothing is pinned. note is about a quota, or CPUs of the node to which no rank is
-// bound.
+// CPUs, and nothing is pinned. The text note tells the user that a quota limits the CPUs, or that
+// no rank is bound to some of them; otherwise it is "".
 func shareCPUs(c comm.Comm) (n float64, allowed []int, note string, err error) {
 	allowed, err = cpu.AllowedCPUs()
 	if err != nil {
@@ -403,9 +409,10 @@ func shareCPUs(c comm.Comm) (n float64, allowed []int, note string, err error) {
 	return n, allowed, note, nil
 }
 
-// pinner returns the function that pins a goroutine of the pool: to a CPU of its own or, where the
-// pool shares CPUs with the computing threads, to the whole set, of which the system chooses an
-// idle CPU. nil pins nothing.
+// pinner returns the function that pins a goroutine of the pool to CPUs. If the pool has CPUs for
+// itself, each goroutine gets one of them. If it shares them with the computing threads, each
+// goroutine may run on all of them, so that the system can choose an idle one. Without CPUs to pin
+// to, pinner returns nil.
 func pinner(cpus []int, shared bool) func(worker int) error {
 	switch {
 	case len(cpus) == 0:

@@ -14,11 +14,12 @@ import (
 	"halognn/src/devices/compute/meter"
 )
 
-// rateElements is the size of the arrays for measuring a device: more than its caches hold.
+// rateElements is the number of elements of the arrays on which a device's rates are measured. It
+// is so large that the device's caches cannot hold them.
 const rateElements = 64 << 20
 
-// kernelWatch meters the device of a rank over the steps of all epochs but the first, in which
-// memory grows. If the first epoch is the only one, it meters that.
+// kernelWatch meters the kernels of a rank's device in all epochs but the first, during which
+// memory still grows. If there is only one epoch, it meters that one.
 type kernelWatch struct {
 	meter  *meter.Meter
 	device compute.Device
@@ -27,7 +28,7 @@ type kernelWatch struct {
 	err    error
 }
 
-// watchKernels counts the kernel calls of the job's device.
+// watchKernels arranges that the kernels of the job's device are metered.
 func (j *rankJob) watchKernels() *kernelWatch {
 	d := j.env.Device
 	w := &kernelWatch{meter: meter.New(d), device: d, epochs: j.config.Job.Epochs}
@@ -48,8 +49,8 @@ func (w *kernelWatch) onSteps(begin bool) {
 // close frees the meter and returns its errors.
 func (w *kernelWatch) close() error { return errors.Join(w.err, w.meter.Free()) }
 
-// report measures the device's best rates after the run. It writes them with the counts, and prints
-// both.
+// report measures the device's best rates after the run. It writes the rates and the kernels' times
+// to a file in dir, and prints both.
 func (w *kernelWatch) report(out io.Writer, dir string) error {
 	rates, err := meter.MeasureRates(w.device, rateElements)
 	if err != nil {
@@ -67,7 +68,8 @@ func (w *kernelWatch) report(out io.Writer, dir string) error {
 	return printKernels(out, &r)
 }
 
-// printKernels prints the kernels of a step beside the roofline.
+// printKernels prints the time of each kernel in a step, beside the least time that the device's
+// rates allow.
 func printKernels(out io.Writer, r *meter.Report) error {
 	steps := float64(max(1, r.Steps))
 	per := func(digits int, amount, seconds float64) string {

@@ -18,8 +18,10 @@ import (
 	"halognn/src/runs/config"
 )
 
-// Memory that the program takes before it has any array: for libraries, the Go heap and, for each
-// CPU, threads with stacks and heaps of their own. They touch little of their address space.
+// Bytes that the program takes before it has any array. programAddresses is the address space of
+// libraries and the Go heap. threadAddresses is the address space of the threads that run on one
+// CPU, with their stacks and heaps. Most of these addresses are never touched. programData is what
+// counts against ulimit -d.
 const (
 	programAddresses = 2 << 30
 	threadAddresses  = 256 << 20
@@ -27,7 +29,7 @@ const (
 )
 
 // enoughForProgram refuses limits that leave too little room for the Go runtime or the C library.
-// Without room these end the process by a signal.
+// Without that room the runtime or the library would end the process by a signal.
 func enoughForProgram(l mem.Limits, cpus int) error {
 	for _, x := range []struct {
 		has, needs int64
@@ -55,8 +57,8 @@ func (p *process) checkLimits() {
 	}
 }
 
-// enoughParts refuses more ranks in this process than the config's parts allow, before their
-// goroutines begin. The ranks report other faults of the config.
+// enoughParts refuses --ranks-in-process above the number of parts, before the goroutines of these
+// ranks begin. The ranks report other faults of the config.
 func (p *process) enoughParts(path string, sets []string) error {
 	if p.goroutines < 2 {
 		return nil
@@ -75,15 +77,16 @@ func (p *process) enoughParts(path string, sets []string) error {
 
 // headroom is the memory that a node and its processes have for a job before it opens anything.
 type headroom struct {
-	node     int64      // bytes free in the machine or, if less, in the control groups
-	process  mem.Limits // what the limits of a process leave to it
-	ranks    int        // ranks of the node
-	together int        // ranks of a process
-	// bytes of addresses that the threads of a process take beyond the usual number
+	node     int64      // bytes that the machine or, if less, the control groups have free
+	process  mem.Limits // bytes that a process may still take under its limits
+	ranks    int        // number of ranks of the node
+	together int        // number of ranks of a process
+	// bytes of address space for the stacks of the threads beyond two for each CPU
 	threads int64
 }
 
-// headroomFor measures the headroom of the ranks of this node. Collective.
+// headroomFor measures the headroom of the ranks of this node. first is true on the first rank of
+// the node. Collective.
 func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, first bool, err error) {
 	node, err := c.Node()
 	if err != nil {
@@ -111,12 +114,14 @@ func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, firs
 	return x, first, err
 }
 
-// cpus returns how many CPUs a rank of the node has, after a quota; at least 1.
+// cpus returns how many CPUs each rank of the node has, at least 1: an equal share of the node's
+// CPUs or, if less, of its CPU quota.
 func (x *headroom) cpus() float64 {
 	return max(1, min(float64(runtime.NumCPU()), cpu.Quota())/float64(x.ranks))
 }
 
-// measure sets what the node has free, and what the limits leave besides the program's own needs.
+// measure sets how many bytes the node has free, and how many bytes the limits of a process leave
+// after the program's own needs.
 func (x *headroom) measure() (err error) {
 	if x.node, err = mem.FileHeadroom(); err != nil {
 		return err
@@ -136,16 +141,14 @@ func enoughForCounts(bytes int64) error {
 		return err
 	}
 	if has := max(0, min(x.node, x.process.Addresses, x.process.Data)); bytes > has {
-		return usageError(fmt.Errorf("the counts of all steps need at least %s MB, and this "+
-			"process may "+
-			"have %s MB; lower --epochs, or give fewer --policies, --alphas or --workers, or "+
-			"a larger "+
-			"sample.batch", megabytes(bytes), megabytes(has)))
+		return usageError(fmt.Errorf("the counts of all steps need at least %s MB, but this "+
+			"process may take only %s MB; lower --epochs, give fewer --policies, --alphas or "+
+			"--workers, or set a larger sample.batch", megabytes(bytes), megabytes(has)))
 	}
 	return nil
 }
 
-// enoughForThreads refuses more threads than this process may have.
+// enoughForThreads returns an error if this process may not have n threads.
 func enoughForThreads(n int64) error {
 	left, err := mem.ProcessHeadroom()
 	if err == nil && (n > mostThreads || n*stackAddresses > min(left.Addresses, left.Data)) {
@@ -155,16 +158,17 @@ func enoughForThreads(n int64) error {
 }
 
 func tooManyThreads(n int64) error {
-	return usageError(fmt.Errorf("a process would have %d threads, and may have %d at most, or "+
-		"fewer with ulimit -v; lower compute.threads or pipeline.workers", n, mostThreads))
+	return usageError(fmt.Errorf("a process would have %d threads, but may have at most %d, and "+
+		"fewer under a limit of address space (ulimit -v); lower compute.threads or "+
+		"pipeline.workers", n, mostThreads))
 }
 
-// runtimeThreads are the threads of the Go runtime, MPI and BLAS, beside one for each of up to 16
-// CPUs.
+// runtimeThreads is how many threads the Go runtime, MPI and BLAS start besides one thread for each
+// CPU, of which at most 16 count.
 const runtimeThreads = 16
 
-// mpiThreads are the threads that MPI and the Go runtime start before the job is known. They
-// include the daemon that Open MPI starts for a process without a launcher.
+// mpiThreads is how many threads MPI and the Go runtime start before the job is known. They include
+// the daemon that Open MPI starts for a process without a launcher.
 const mpiThreads = 12
 
 // startPause is how long this process waits before it tries again to start threads. It differs
@@ -174,11 +178,13 @@ func startPause() time.Duration {
 	return 50*time.Millisecond + time.Duration(rank)*time.Millisecond
 }
 
-// enoughToStart refuses more threads than the limits of the user and the control groups allow. It
-// tries twice, because threads that other ranks try at the same time count too.
+// enoughToStart returns an error if the limits of the user and of the control groups do not allow n
+// more threads. It tries twice, because the threads that other ranks start for the same test count
+// too.
 func enoughToStart(n int64, pause time.Duration, startable func(int) int) error {
 	left, err := mem.ProcessHeadroom()
-	if err != nil || n*stackAddresses > min(left.Addresses, left.Data) { // lacks refuses these
+	// headroom.lacks reports this shortage
+	if err != nil || n*stackAddresses > min(left.Addresses, left.Data) {
 		return err
 	}
 	may := int64(startable(int(n)))
@@ -189,29 +195,26 @@ func enoughToStart(n int64, pause time.Duration, startable func(int) int) error 
 	if may >= n {
 		return nil
 	}
-	return usageError(fmt.Errorf("a process takes about %d threads, and may start %d more; raise "+
-		"the limit "+
-		"of the user's processes (ulimit -u) or of the job's (pids.max of its control group, "+
-		"TasksMax of "+
-		"systemd, --pids-limit of containers), lower compute.threads and pipeline.workers, or "+
-		"start fewer "+
-		"ranks a node", n, may))
+	return usageError(fmt.Errorf("a process needs about %d more threads, but may start only %d; "+
+		"raise the limit of the user's processes (ulimit -u) or of the job's (pids.max of its "+
+		"control group, TasksMax of systemd, --pids-limit of containers), or lower "+
+		"compute.threads and pipeline.workers, or start fewer ranks a node", n, may))
 }
 
-// notesOfLimits names limits that may harm MPI on a node, before it starts: without shared memory
-// some MPIs are slow and some end with an error of their own; without InfiniBand they are slow.
+// notesOfLimits returns notes about limits that may harm MPI on a node, before MPI starts. Without
+// shared memory some MPIs are slow, and some end with an error of their own. Without InfiniBand all
+// are slow.
 func notesOfLimits(l doctor.Limits) (notes []string) {
 	const little = 16 << 20
 	if free := l.SharedFree; free >= 0 && free < little {
-		notes = append(notes, fmt.Sprintf("/dev/shm has %s MB free, and MPI moves data between "+
-			"ranks of a node through it: "+
-			"enlarge it (containers: --shm-size=1g) or remove what is left in it", megabytes(free)))
+		notes = append(notes, fmt.Sprintf("/dev/shm has only %s MB free, and MPI moves data "+
+			"between ranks of a node through it: enlarge it (containers: --shm-size=1g), or "+
+			"delete the files that earlier jobs left in it", megabytes(free)))
 	}
 	if l.BlocksInfiniBand() {
-		notes = append(notes, fmt.Sprintf("only %s MB may be locked (ulimit -l): an InfiniBand "+
-			"adapter may be unable to register "+
-			"buffers, and MPI then falls back "+
-			"to TCP; %s", megabytes(int64(l.Locked)), doctor.MoreLocked))
+		notes = append(notes, fmt.Sprintf("a process may lock only %s MB of memory (ulimit -l): "+
+			"an InfiniBand adapter may be unable to register buffers, and MPI then falls back to "+
+			"TCP; %s", megabytes(int64(l.Locked)), doctor.MoreLocked))
 	}
 	return notes
 }
@@ -220,20 +223,21 @@ func notesOfLimits(l doctor.Limits) (notes []string) {
 // runtime.
 const mostThreads = 9000
 
-// largeItem is the size from which a memory item is likely to be made of large arrays.
+// largeItem is the size in bytes from which a memory item is likely to consist of large arrays.
 const largeItem = 8 << 20
 
 // stackAddresses is the address space of a thread's stack: the usual ulimit -s.
 const stackAddresses = 8 << 20
 
-// What is known of the needs of ranks: a bound from sizes, or the prediction of a plan.
+// How sure it is what memory ranks need, in the words of messages: needAtLeast stands for a lower
+// bound from the sizes of the graph, predicted for the prediction of a plan.
 const (
 	needAtLeast = "need at least"
 	predicted   = "are predicted to need"
 )
 
-// lacks refuses a job whose ranks need more memory than there is; the argument what is one of the
-// words above.
+// The method lacks returns an error if the ranks of a job need more memory than there is. The
+// argument what is needAtLeast or predicted.
 func (x *headroom) lacks(m trace.Memory, what string) error {
 	own, left := plan.Own(m), int64(0)
 	for _, item := range own {
@@ -258,25 +262,26 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 	} {
 		need, about := of.m.Node(of.ranks), ""
 		most := need
-		if what == predicted { // predictions include the launcher's own memory
+		// the tenth covers what the launcher takes, and errors of the prediction
+		if what == predicted {
 			most, about = need+need/10, ", give or take a tenth"
 		}
 		if most <= of.has {
 			continue
 		}
 		item, cure := plan.Largest(of.m, of.ranks)
-		return usageError(fmt.Errorf("the %d ranks %s %s %s MB%s, and %s MB %s; most of it is %s "+
-			"(%s MB): "+
-			"lower %s, or use fewer ranks a node, or more nodes", of.ranks, of.who, what,
+		return usageError(fmt.Errorf("the %d ranks %s %s %s MB%s, and %s MB %s; the largest item "+
+			"is %s (%s MB): lower %s, or use fewer ranks a node, or more nodes",
+			of.ranks, of.who, what,
 			megabytes(need), about, megabytes(max(0,
 				of.has)), of.free, item.Name, megabytes(item.Bytes), cure))
 	}
 	return nil
 }
 
-// fits refuses a job that, by the sizes of its parts alone, certainly needs more memory than there
-// is; unsure means that only a plan can tell. It ignores faults of the config and the parts:
-// opening them reports these.
+// fits refuses a job that certainly needs more memory than there is, as far as the sizes of its
+// parts alone show this. unsure is true if only a plan can tell. It ignores faults of the config
+// and the parts, which are reported when they are opened.
 func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bool, err error) {
 	m, err := shard.ReadMeta(cfg.Data.Parts)
 	if err == nil {
@@ -295,12 +300,12 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 		}
 		return err
 	})
-	more := s.Schema.Typed() // sizes do not determine the minibatches of typed graphs
+	more := s.Schema.Typed() // sizes alone do not determine the minibatches of typed graphs
 	switch {
-	// the device holds some of this memory, and opening it checks that
+	// part of this memory is the device's, and opening the device checks that
 	case cfg.Compute.Device == "cuda":
 		return err != nil || more || x.lacks(most, predicted) != nil, nil
-	case errors.Is(err, mem.ErrMemory): // no memory even to count
+	case errors.Is(err, mem.ErrMemory): // there is not even memory for the estimate
 		return false, usageError(err)
 	case err != nil:
 		return true, nil
@@ -309,12 +314,12 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 		x.lacks(least, needAtLeast)
 }
 
-// job describes the job of the config, on nodes like this one, for a plan.
+// job describes the job of the config, on nodes like this one, to package plan.
 func (x *headroom) job(c comm.Comm, cfg *config.Config) plan.Job {
 	return planJob(cfg, c.Size(), cmp.Or(cfg.Run.RanksPerNode, x.ranks), x.cpus())
 }
 
-// kindOfWork says what ranks do with a model.
+// kindOfWork says what ranks do with a model: they train it, or predict with it.
 type kindOfWork int
 
 const (

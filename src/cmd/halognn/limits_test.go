@@ -49,7 +49,7 @@ func TestLacks(t *testing.T) {
 		node, addresses, data int64
 		want                  string
 	}{
-		{5e9, none, none, ""}, {4e9, none, none, "most of it is model (4000.0 MB): lower " +
+		{5e9, none, none, ""}, {4e9, none, none, "the largest item is model (4000.0 MB): lower " +
 			"model.hidden"},
 		{5e9, 10e9, none, ""}, {5e9, 6.5e9, none, "(ulimit -v)"}, {5e9, none, 2.1e9, ""},
 		{5e9, none, 2e9, "the 2 ranks of a process need 2002.0 MB, and 2000.0 MB are left by its " +

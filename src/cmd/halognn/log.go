@@ -98,18 +98,18 @@ func (r *results) end() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	info, err := r.file.Stat()
-	if r.err == nil && err == nil && info.Mode().IsRegular() { // NFS reports a full disk only here
+	// NFS may report a full disk only when the file is closed
+	if r.err == nil && err == nil && info.Mode().IsRegular() {
 		r.err = r.file.Close()
 	}
 	if r.err == nil || errors.Is(r.err, syscall.EPIPE) {
 		return nil
 	}
-	return withCode(exitFailed, fmt.Errorf("standard output is not written in full: %w; make "+
-		"room, and run "+
-		"it again if the text matters", r.err))
+	return withCode(exitFailed, fmt.Errorf("standard output was not written in full: %w; make "+
+		"room, and run the command again if you need the text", r.err))
 }
 
-// nameProgress gives the level of progress its name.
+// nameProgress replaces the number of levelProgress in a record by the name PROGRESS.
 func nameProgress(_ []string, a slog.Attr) slog.Attr {
 	if level, ok := a.Value.Any().(slog.Level); ok && a.Key == slog.LevelKey &&
 		level == levelProgress {
@@ -170,7 +170,7 @@ func curedBy(err error) string {
 func codeOf(err error) int {
 	var has *exitError
 	switch {
-	case errors.Is(err, nn.ErrDiverged): // however it has been classified
+	case errors.Is(err, nn.ErrDiverged): // whatever exit code the error has
 		return exitDiverged
 	case errors.Is(err, watch.ErrStalled):
 		return exitStalled

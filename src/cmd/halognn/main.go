@@ -25,12 +25,12 @@ import (
 const (
 	exitFailed   = 1 // something failed while the program worked
 	exitUsage    = 2 // command line or config
-	exitBug      = 2 // a bug of this program, as Go ends it if a panic goes through
+	exitBug      = 2 // a bug of this program; Go itself exits with 2 after a panic
 	exitData     = 3 // a file or directory is missing, damaged, or does not fit
 	exitDiverged = 4 // the loss is not a number any more
 	exitStalled  = 5 // no rank makes progress any more
 
-	exitRequeue = 75 // stopped by a signal, the state is saved: EX_TEMPFAIL of sysexits.h
+	exitRequeue = 75 // stopped by a signal with the state saved; EX_TEMPFAIL of sysexits.h
 )
 
 // exitError gives an error an exit code.
@@ -45,7 +45,7 @@ func (e *exitError) Unwrap() error { return e.err }
 func usageError(err error) error { return withCode(exitUsage, err) }
 func dataError(err error) error  { return withCode(exitData, err) }
 
-// withCode gives err an exit code unless it has one. A panic and a full disk keep codes of their
+// withCode gives err the exit code, unless err has one. A panic and a full disk get codes of their
 // own: they are not faults of what the program was doing.
 func withCode(code int, err error) error {
 	var has *exitError
@@ -61,7 +61,7 @@ func withCode(code int, err error) error {
 }
 
 // setUpError gives an exit code to an error that ranks agreed on before their first step, or while
-// they write: such an error is about files, unless memory ran out.
+// they wrote. Such an error is about files, unless memory ran out.
 func setUpError(err error) error {
 	if errors.Is(err, mem.ErrMemory) {
 		return withCode(exitFailed, err)
@@ -127,10 +127,10 @@ func rootCommand(p *process) *cobra.Command {
 // execute runs the command that the command line names, and ends the process if it fails.
 func (p *process) execute(root *cobra.Command) {
 	command := root
-	// no room for an array, a file that shrank or a panic is an error of any command
+	// mem.Contain turns a lack of memory, a file that shrank and a panic into an error
 	err := mem.Contain(func() (err error) {
 		command, err = root.ExecuteC()
-		if command == root { // the root does nothing itself: there is no such command
+		if command == root { // no subcommand was found: the command line names none that exists
 			err = usageError(err)
 		}
 		return err

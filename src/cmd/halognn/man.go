@@ -18,7 +18,8 @@ func manCommand() *cobra.Command {
 		Args:   cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			root := c.Root()
-			root.DisableAutoGenTag = true // the tag has the date; equal sources give equal pages
+			// the tag has the date, but equal sources must give equal pages
+			root.DisableAutoGenTag = true
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return fmt.Errorf("man pages: %w", err)
 			}

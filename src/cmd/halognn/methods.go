@@ -17,7 +17,7 @@ import (
 	"halognn/src/topology/partition/metis"
 )
 
-// cutting is the method of a partition, with its flags.
+// cutting is the partition method of --method, with the flags that belong to it.
 type cutting struct {
 	method     string
 	assignment string
@@ -25,7 +25,7 @@ type cutting struct {
 	threads    int
 }
 
-// methodsOf are the words of --method with their meaning.
+// methodsOf lists the values of --method with their meaning.
 var methodsOf = words{
 	{"metis", "best cut, most memory"},
 	{"kaminpar", "as good in a third of the memory; needs pip install kaminpar"},
@@ -58,7 +58,7 @@ func (m *cutting) flags(c *cobra.Command) {
 		"from run to run")
 }
 
-// check returns all faults of the flags.
+// check returns an error for each fault of the flags.
 func (m *cutting) check(c *cobra.Command) error {
 	var faults []error
 	fault := func(format string,
@@ -74,11 +74,11 @@ func (m *cutting) check(c *cobra.Command) error {
 	}
 	for _, flag := range []string{"assignment", "keep"} {
 		if !file && c.Flags().Changed(flag) {
-			fault("--%s is for --method file", flag)
+			fault("--%s is for --method file only; leave it out", flag)
 		}
 	}
 	if own := m.method == "kaminpar" || m.method == "auto"; !own && c.Flags().Changed("threads") {
-		fault("--threads is for --method kaminpar")
+		fault("--threads is for --method kaminpar and auto only; leave it out")
 	}
 	if m.threads < 1 || m.threads > config.MaxThreads {
 		fault("--threads is %d; it must be 1 to %d", m.threads, config.MaxThreads)
@@ -88,7 +88,8 @@ func (m *cutting) check(c *cobra.Command) error {
 
 func (m *cutting) weighs() bool { return m.method != "random" && m.method != "contiguous" }
 
-// table returns all methods by name. kaminpar's writes beside dir; done removes its files.
+// table returns all methods by name. The method kaminpar writes files beside dir; the function done
+// removes them.
 func (m *cutting) table(dir string) (methods map[string]partition.Func, done func()) {
 	scratch := ""
 	methods = partition.Methods()
@@ -105,7 +106,7 @@ func (m *cutting) table(dir string) (methods map[string]partition.Func, done fun
 	}
 }
 
-// choose replaces the method auto by one that fits the memory, and prints why.
+// choose replaces --method auto by a method that fits the memory, and prints why.
 func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 	if m.method != "auto" {
 		return nil
@@ -118,7 +119,8 @@ func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 	_, missing := kaminpar.Find()
 	why := fmt.Sprintf("METIS would take about %.1f GB, and %.1f GB are free", gb(need), gb(free))
 	if !metis.Fits(d.Meta.Edges) {
-		why = fmt.Sprintf("METIS of 32-bit indices cannot hold %d edges", d.Meta.Edges)
+		why = fmt.Sprintf("METIS was built with 32-bit indices, which cannot count %d edges",
+			d.Meta.Edges)
 	}
 	if !metis.Available {
 		why = "this program was built without METIS, which libmetis-dev and `make build` add"
@@ -132,8 +134,8 @@ func (m *cutting) choose(c *cobra.Command, d *dataset.Dataset) error {
 		out(c, "method kaminpar: %s\n", why)
 	default:
 		m.method = "ldg"
-		out(c, "method ldg, which cuts about twice as many edges as others: %s; kaminpar (`pip "+
-			"install kaminpar`, make setup-kaminpar) would take about %.1f GB\n", why,
+		out(c, "method ldg, which cuts about twice as many edges as others: %s. kaminpar (`pip "+
+			"install kaminpar` or `make setup-kaminpar`) would take about %.1f GB\n", why,
 			gb(partition.Memory("kaminpar", d.Meta.Vertices, d.Meta.Edges)))
 	}
 	return nil
@@ -147,9 +149,8 @@ func cuttingNote(vertices, edges int64) string {
 		limit = " and indices of 64 bits"
 	}
 	return fmt.Sprintf("`partition` takes about %.1f GB with --method metis%s, %.1f GB with "+
-		"kaminpar, "+
-		"%.1f GB with ldg, beside pages of "+
-		"the graph", need("metis"), limit, need("kaminpar"), need("ldg"))
+		"kaminpar and %.1f GB with ldg, and page cache for the graph",
+		need("metis"), limit, need("kaminpar"), need("ldg"))
 }
 
 func gb(bytes int64) float64 { return float64(bytes) / 1e9 }

@@ -10,7 +10,7 @@ import (
 	"halognn/src/forecast/simulate"
 )
 
-// modesCommand is `simulate modes`.
+// modesCommand returns the command `simulate modes`.
 func modesCommand() *cobra.Command {
 	var run simulated
 	var o simulate.ModeOptions

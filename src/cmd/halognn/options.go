@@ -14,7 +14,7 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// trainOptions converts a checked config to the options of package train.
+// trainOptions converts a checked config to options of package train.
 func trainOptions(c *config.Config) train.Options {
 	spec := c.Spec()
 	return train.Options{Spec: spec, Training: c.Training, Checkpoint: c.Saves,
@@ -27,7 +27,7 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 	threads, workers := threads(c, max(1, int(cores)))
 	o.Ranks, o.RanksPerNode = ranks, perNode
 	sampled := evaluations(o.Epochs, o.EvalEvery)
-	if o.EvalFull { // layer by layer
+	if o.EvalFull { // such an evaluation draws no minibatches
 		o.Eval, sampled = sample.Spec{}, -1
 	}
 	return plan.Job{Spec: o.Spec, Evaluations: sampled, Machine: plan.Machine{
@@ -35,17 +35,17 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 		Stored: c.Compute.Precision.Stored()}}
 }
 
-// evaluations returns how many epochs are evaluated: the last one, and those whose number
-// train.eval_every divides.
+// evaluations returns in how many epochs the model is evaluated: in the last one, and in those
+// whose number is a multiple of every (train.eval_every).
 func evaluations(epochs, every int) int {
-	if every < 1 { // only the last
+	if every < 1 { // only the last epoch
 		return 1
 	}
 	return (epochs-1)/every + 1
 }
 
-// planGPU describes the GPUs of a job. Each has the given gigabytes or, if none are given, the
-// memory of this machine's GPU.
+// planGPU describes the GPUs of a job. Each has the given gigabytes of memory or, if none are
+// given, the memory of this machine's GPU.
 func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Device) *plan.GPU {
 	g := &plan.GPU{
 		PerNode: perNode, Memory: int64(gigabytes * 1e9), Resident: c.Compute.GPU.Rows.Of,
@@ -59,9 +59,10 @@ func planGPU(c *config.Config, perNode int, gigabytes float64, here compute.Devi
 	return g
 }
 
-// threads returns how many compute threads and pool workers a rank gets: as many as the config
-// says, or one of each for every CPU, which the two then share. The pool has no more workers than
-// minibatches under way. With a GPU the pool has nearly all CPUs.
+// threads returns how many compute threads and pool workers a rank gets. These are the numbers of
+// the config; where it gives none, there is one thread and one worker for each CPU, and both share
+// the CPUs. The pool never gets more workers than minibatches under way. With a GPU the pool has
+// nearly all CPUs.
 func threads(c *config.Config, cpus int) (compute, workers int) {
 	compute, workers = c.Compute.Threads, c.Compute.Workers
 	// the rank's own thread and the thread that issues kernels take a CPU each
@@ -71,8 +72,9 @@ func threads(c *config.Config, cpus int) (compute, workers int) {
 	return cmp.Or(compute, cpus), cmp.Or(workers, min(cpus, c.Job.Depth+1))
 }
 
-// hasWhatDraws refuses to draw minibatches on a device without a memory of its own. A model trained
-// with device drawing may still infer on any device.
+// hasWhatDraws returns an error if minibatches shall be drawn on a device that has no memory of its
+// own. train and plan call it. infer may use any device, even for a model that was trained with
+// sample.on device.
 func hasWhatDraws(c *config.Config) error {
 	if c.Job.DrawOn == parallel.DrawDevice && c.Compute.Device != "cuda" {
 		return fmt.Errorf("sample.on is device, but compute.device is %s, which has no memory of "+
@@ -82,7 +84,7 @@ func hasWhatDraws(c *config.Config) error {
 	return nil
 }
 
-// cpuOptions returns what the config says of the CPU backend.
+// cpuOptions converts the config's settings of the CPU backend.
 func cpuOptions(c *config.Config) cpu.Options {
 	forced := func(word string) string {
 		if word == "auto" {

@@ -18,15 +18,16 @@ import (
 // vacantFile refuses an output file that exists already.
 func vacantFile(path string) error {
 	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type()&^fs.ModeSymlink != 0 { // the writer reports other errors
+	// there is no file, or it is a device such as /dev/null; the writer reports other errors
+	if err != nil || info.Mode().Type()&^fs.ModeSymlink != 0 {
 		return nil
 	}
 	return fmt.Errorf("%s: %w; remove it or choose another one", path, dataset.ErrExists)
 }
 
-// newRunDir refuses a path where a run directory may not be, such as one inside parts, and with
-// vacant a directory that is not empty. It leaves directories that hold a run to rundir.Create.
-// Collective.
+// newRunDir returns an error if the config's run.dir is a place where no run directory may be, such
+// as one inside parts. If vacant is true, the directory must also be empty. Directories that hold a
+// run pass: rundir.Create refuses those. Collective.
 func (j *rankJob) newRunDir(vacant bool) error {
 	return usageError(comm.OnFirst(j.comm, func() error {
 		dir := j.config.Run.Dir
@@ -45,8 +46,8 @@ func (j *rankJob) newRunDir(vacant bool) error {
 	}))
 }
 
-// apart refuses outputs that would replace or contain an input named on the command line, or that
-// would be inside a dataset or parts.
+// apart returns an error for an output that would replace or contain an input named on the command
+// line, or that would lie inside a dataset or parts.
 func apart(c *cobra.Command, args []string) error {
 	value := func(flag string) string {
 		if f := c.Flag(flag); f != nil && f.Value.Type() == "string" {

@@ -12,14 +12,16 @@ type pace struct {
 	epochs int
 
 	epoch, step, steps int // the current epoch, its current step, and how many steps it has
-	first, done        int // steps of the whole run: when this process began, and now
-	begun              time.Time
+	// steps of the whole run that were done when this process began, and that are done now
+	first, done int
+	begun       time.Time
 
-	saidAt   time.Time // when the last line was shown, and the steps done by then
+	saidAt   time.Time // when the last line was shown, and the steps that were done then
 	saidDone int
 }
 
-// epochBegins notes that an epoch, counted from 1, begins at step number first of its steps.
+// epochBegins notes that an epoch begins. epoch counts from 1; first is the index of the step in
+// this epoch that comes next.
 func (p *pace) epochBegins(epoch, first, steps int) {
 	p.epoch, p.step, p.steps = epoch, first, steps
 	p.done = (epoch-1)*steps + first
@@ -29,14 +31,15 @@ func (p *pace) epochBegins(epoch, first, steps int) {
 	}
 }
 
-// stepEnds notes a step, and reports whether a line is due.
+// stepEnds counts a step as done, and reports whether a line is due.
 func (p *pace) stepEnds() bool {
 	p.step++
 	p.done++
 	return p.now().Sub(p.saidAt) >= p.every
 }
 
-// left returns how long the remaining epochs take, with their evaluations, at the speed so far.
+// left returns how long the remaining epochs will take, with their evaluations, at the mean speed
+// so far.
 func (p *pace) left(now time.Time) time.Duration {
 	if p.done == p.first {
 		return 0
@@ -54,7 +57,7 @@ func (p *pace) line(loss float64) string {
 		now.Format(time.TimeOnly), p.epoch, p.epochs, p.step, p.steps, loss, rate, p.left(now))
 }
 
-// short is the text beside a bar.
+// short returns the text beside a progress bar.
 func (p *pace) short(loss float64) string {
 	now := p.now()
 	p.saidAt, p.saidDone = now, p.done

@@ -52,7 +52,8 @@ func partitionCommand(p *process) *cobra.Command {
 				return usageError(err)
 			}
 			if !launched() {
-				p.goroutines = 1 // one rank needs no MPI
+				// a process that no launcher started is the only rank, and needs no MPI
+				p.goroutines = 1
 			}
 			p.discardOnSignal()
 			return p.run(func(ranks comm.Comm) error {
@@ -66,7 +67,7 @@ func partitionCommand(p *process) *cobra.Command {
 							unbalanced)
 					})
 				})
-				if !comm.IsAgreed(err) { // an error of rank 0 alone, or of no rank
+				if !comm.IsAgreed(err) { // the other ranks do not know err yet, or there is none
 					err = t.Agree(err)
 				}
 				return dataError(err)
@@ -116,7 +117,7 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 	if err := shard.CheckFeatures(features, &d.Meta); err != nil {
 		return usageError(fmt.Errorf("--features %s: %s: %w", features, data, err))
 	}
-	if err := d.Verify(); err != nil { // the partitioners trust the graph
+	if err := d.Verify(); err != nil { // the partition methods do not check the graph themselves
 		return dataError(err)
 	}
 	if err := how.choose(c, d); err != nil {
@@ -126,7 +127,7 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 	defer done()
 	o.Method, o.Note = how.method, func(line string) { out(c, "%s\n", line) }
 	part, err := weights.cut(c, methods, d, o, features)
-	done() // frees files, as the parts may need the room
+	done() // removes kaminpar's files, because the parts may need their disk space
 	if err != nil {
 		return dataError(err)
 	}
@@ -166,9 +167,8 @@ func (p *process) partition(c *cobra.Command, t team, data, dir string, o partit
 		if d.Meta.Schema.Typed() {
 			of = fmt.Sprintf("vertices of the types %q have", bare)
 		}
-		out(c, "note: %s no features, and models read some; --features degree or ones makes "+
-			"them of the "+
-			"graph, and training with model.learned=64 learns rows\n", of)
+		out(c, "note: %s no features, but a model needs some; make them from the graph here by "+
+			"--features degree or ones, or learn them in training by model.learned=64\n", of)
 	}
 	return nil
 }
@@ -180,13 +180,14 @@ type hotOrder struct {
 	batch   int
 }
 
-// check returns all faults. sampled says that something else also reads --fanouts and --batch.
+// check returns all faults of --order, --fanouts and --batch. sampled is true if --weights reads
+// --fanouts and --batch too.
 func (h *hotOrder) check(c *cobra.Command, sampled bool) error {
 	switch h.by {
 	case "degree":
 		if !sampled && (c.Flags().Changed("fanouts") || c.Flags().Changed("batch")) {
-			return errors.New("--fanouts and --batch are for --order vip and --weights " +
-				"other than data; in-degree depends on neither")
+			return errors.New("--fanouts and --batch apply only to --order vip and to --weights " +
+				"other than data; leave them out, or choose one of these")
 		}
 		return nil
 	case "vip":
@@ -207,7 +208,8 @@ func (h *hotOrder) check(c *cobra.Command, sampled bool) error {
 		for i, f := range h.fanouts {
 			if f < 1 && f != sample.All {
 				faults = append(faults,
-					fmt.Errorf("fanout %d is %d; it must be at least 1, or %d for all neighbours",
+					fmt.Errorf("--fanouts: number %d is %d; it must be at least 1, or %d for all "+
+						"neighbours",
 						i+1, f, sample.All))
 			}
 		}
@@ -216,7 +218,7 @@ func (h *hotOrder) check(c *cobra.Command, sampled bool) error {
 	return fmt.Errorf("--order is %q; it must be degree or vip", h.by)
 }
 
-// layout numbers the vertices within the parts.
+// layout numbers the vertices within the parts, in the order that --order names.
 func (h *hotOrder) layout(d *dataset.Dataset, part []int32, parts int) (l shard.Layout, err error) {
 	if h.by == "degree" {
 		l.NewID, l.Offsets = partition.Order(part, parts, partition.InDegrees(d.Graph, &d.Columns))
@@ -242,7 +244,7 @@ func (h *hotOrder) layout(d *dataset.Dataset, part []int32, parts int) (l shard.
 	return l, nil
 }
 
-// rankCounts lists the numbers of ranks that can run on P parts.
+// rankCounts lists the numbers of ranks that can run on p parts.
 func rankCounts(p int) string {
 	list := strings.Fields(strings.Trim(fmt.Sprint(shard.RankCounts(p)), "[]"))
 	if len(list) > 8 {

@@ -100,7 +100,7 @@ func planCommand() *cobra.Command {
 	return c
 }
 
-// checkPlanFlags rejects values that no machine can have, and reports all of them at once.
+// checkPlanFlags returns an error for each flag with a value that no machine can have.
 func checkPlanFlags(c *cobra.Command) error {
 	flags := c.Flags()
 	var faults []error
@@ -128,7 +128,8 @@ func checkPlanFlags(c *cobra.Command) error {
 }
 
 func runPlan(command *cobra.Command, o planFlags) error {
-	sets := append(o.sets, "run.dir=planned") // the key is required, but nothing runs
+	// config.Load requires run.dir; nothing is written there
+	sets := append(o.sets, "run.dir=planned")
 	if o.parts != "" {
 		sets = append(sets, "data.parts="+o.parts)
 	}
@@ -176,7 +177,7 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	onCPU := cpuOptions(c)
 	onCPU.Threads = job.Threads
 	device, host, err := openDevice(c.Compute.Device, onCPU, gpu{sharing: 1})
-	// a job for GPUs can be planned on a machine without one
+	// Without a GPU here, opening the device fails, but a job for GPUs can be planned all the same.
 	if err != nil && (!wantsGPU || host == nil) {
 		return usageError(err)
 	}
@@ -220,13 +221,14 @@ func runPlan(command *cobra.Command, o planFlags) error {
 	return nil
 }
 
-// warmSteps fill the pipeline at any depth in use, and replayedSteps follow them and are timed.
+// warmSteps is the number of steps that fill the pipeline, at any depth in use. replayedSteps is
+// the number of steps after them, which are timed.
 const (
 	warmSteps     = 8
 	replayedSteps = 8
 )
 
-// tellPlan prints a plan and, if dir is given, writes it there.
+// tellPlan prints a plan. Unless dir is "", it also writes the plan there.
 func tellPlan(command *cobra.Command, p *plan.Prediction, c *config.Config, dir string) error {
 	p.Notes = append(p.Notes, c.Unread()...)
 	if err := p.Print(command.OutOrStdout()); err != nil || dir == "" {

@@ -16,8 +16,8 @@ import (
 	"halognn/src/topology/partition"
 )
 
-// assumedCut is the share of edges between parts that METIS is assumed to cut, unless a share is
-// given.
+// assumedCut is the default of --cut: the share of the edges that METIS is assumed to cut, if there
+// is one part for each rank.
 const assumedCut = 0.2
 
 // graphSizes are the flags of plan that describe a graph without parts.
@@ -43,8 +43,8 @@ func (g *graphSizes) flags(c *cobra.Command) {
 
 func (g *graphSizes) given() bool { return g.preset != "" || g.vertices != 0 }
 
-// meta returns the meta.json that a graph of these sizes would have in the given number of equal
-// parts.
+// meta returns the meta.json that parts of a graph of these sizes would have, if the graph were cut
+// into the given number of equal parts.
 func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	o := dataset.GenerateOptions{Preset: g.preset, Vertices: g.vertices, Features: g.features,
 		Classes: g.classes, FeatureType: g.featureType}
@@ -55,12 +55,12 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 		}
 	}
 	need(g.preset != "" || g.edges > 0 && g.features > 0,
-		"--vertices needs --edges and --features, or --preset")
+		"--vertices alone does not describe a graph; give --edges and --features too, or --preset")
 	need(g.edges >= 0 && g.train >= 0, "--edges and --train must be above 0")
 	need(g.cut >= 0 && g.cut <= 1, "--cut is %g; it must be a share, 0 to 1", g.cut)
 	o, err := o.Resolve()
-	need(o.Kind != dataset.MAG, "--preset %s has vertex types, which cannot be planned from "+
-		"sizes yet; give --parts",
+	need(o.Kind != dataset.MAG, "--preset %s has vertex types, and such a graph cannot be "+
+		"planned from its sizes yet; give --parts",
 		g.preset)
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err
@@ -81,14 +81,15 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	labelled := o.Labelled * float64(o.Vertices)
 	train, valid, test := g.train, int(shares[1]*labelled), int(shares[2]*labelled)
 	switch {
-	case train > 0: // nothing is known of the other vertices
+	case train > 0: // --train says nothing of validation and test vertices
 		valid, test = 0, 0
 	case g.preset != "":
 		train = int(shares[0] * labelled)
 	default:
 		train, valid, test = o.Vertices/10, 0, 0
 	}
-	need(train <= o.Vertices, "--train is %d, but there are only %d vertices", train, o.Vertices)
+	need(train <= o.Vertices, "--train is %d, but the graph has only %d vertices; lower --train "+
+		"or raise --vertices", train, o.Vertices)
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func (g *graphSizes) meta(parts int) (*shard.Meta, error) {
 	return m, nil
 }
 
-// runPlanSizes plans a job on a graph of which only the sizes are known.
+// runPlanSizes plans a job on a graph whose sizes alone are known.
 func runPlanSizes(command *cobra.Command, o planFlags) error {
 	if o.parts != "" {
 		return usageError(errors.New("--parts and the sizes of a graph exclude each other; " +
@@ -114,7 +115,7 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		return usageError(errors.New("--ranks is missing: the number of ranks, and of parts, to " +
 			"plan for"))
 	}
-	// the keys are required, but nothing runs
+	// config.Load requires both keys; nothing is read or written there
 	sets := append(o.sets, "run.dir=planned", "data.parts=none")
 	c, err := config.Load(o.config, sets)
 	if err != nil {
@@ -134,7 +135,8 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		return err
 	}
 	perNode := min(max(1, cmp.Or(o.perNode, c.Run.RanksPerNode)), o.ranks)
-	if o.ranks > 1 { // edges cut between the ranks of a node cross no network
+	// only edges between nodes cross the network, not those between ranks of one node
+	if o.ranks > 1 {
 		options.Cut = o.graph.cut * float64(o.ranks-perNode) / float64(o.ranks-1)
 	}
 	var p *plan.Prediction
@@ -147,9 +149,8 @@ func runPlanSizes(command *cobra.Command, o planFlags) error {
 		return usageError(err)
 	}
 	if !command.Flags().Changed("cut") {
-		p.Notes = append(p.Notes, fmt.Sprintf("the cut is assumed: %g of the edges between "+
-			"parts; give "+
-			"--cut, as `halognn partition` tells it", assumedCut))
+		p.Notes = append(p.Notes, fmt.Sprintf("the cut is assumed: %g of the edges lie between "+
+			"parts; give --cut with the share that `halognn partition` prints", assumedCut))
 	}
 	p.Notes = append(p.Notes, cuttingNote(m.Vertices, m.Edges))
 	return tellPlan(command, p, c, o.out)

@@ -24,14 +24,14 @@ import (
 // process is the state of this process within its job. There is one.
 type process struct {
 	log        logFlags
-	goroutines int // ranks that run as goroutines of this process; 0: MPI has the ranks
+	goroutines int // number of ranks that are goroutines of this process; 0 if MPI starts the ranks
 
-	gpu   *cuda.Choice // the GPU taken before MPI started; nil for none
-	gpuBy string       // the variable that has the rank of this process within the node
+	gpu   *cuda.Choice // the GPU taken before MPI started; nil if none was taken
+	gpuBy string       // the environment variable that has this process's rank within the node
 
 	inMPI   atomic.Bool  // this process is a rank of MPI, and others may wait for it
 	rank    atomic.Int64 // rank of this process, once it is in MPI
-	agreed  atomic.Bool  // the process is about to end in order, with an error that all ranks have
+	agreed  atomic.Bool  // all ranks have the same error, and this process is about to end in order
 	failing atomic.Int64 // 1 + the exit code of the first call of fail; 0 before
 	mates   atomic.Pointer[comm.Mates]
 }
@@ -41,12 +41,12 @@ func (p *process) flag(c *cobra.Command) {
 		"run this many ranks as goroutines of this process, without MPI")
 }
 
-// byMPI reports whether the ranks are MPI's. A program built without MPI has one such rank, and
-// refuses to be one of several.
+// byMPI reports whether MPI starts the ranks. In a program built without MPI there is then only one
+// rank, and it is an error if a launcher started it as one of several.
 func (p *process) byMPI() bool { return p.goroutines == 0 }
 
-// run calls f on every rank. An error that all ranks agreed on ends the job in order; any other
-// error aborts it.
+// run calls the function f on every rank. An error that all ranks agreed on ends the job in order;
+// any other error aborts the job.
 func (p *process) run(f func(c comm.Comm) error) error {
 	ranks := p.goroutines
 	if ranks < 0 {
@@ -55,13 +55,13 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	}
 	// each process would be a job of its own, and all would write to one directory
 	if ranks > 0 && launched() {
-		return usageError(fmt.Errorf("--ranks-in-process %d under a launcher of several "+
-			"processes; leave out one of the two", ranks))
+		return usageError(fmt.Errorf("--ranks-in-process %d runs all ranks in one process, but a "+
+			"launcher such as mpirun has started several; leave out one of the two", ranks))
 	}
 	if ranks == 0 && !mpi.Available && !launched() {
 		ranks = 1
 	}
-	var agreed error // the error on which rank 0 of this process agreed
+	var agreed error // the error that all ranks agreed on, if rank 0 of this process ended with one
 	local, _ := cuda.LocalRank()
 	speaks, limit := meetingOf(local)
 	slow := time.AfterFunc(meetingNote, func() {
@@ -91,7 +91,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
 			p.agreed.Store(true)
 			own := err
-			// a rank whose clean-up is slow, or hangs, keeps the others from agreeing on a code
+			// AgreedCode waits for all ranks. If the clean-up of one rank is slow or hangs, rank
+			// a.Rank prints the error without waiting any longer.
 			late := time.AfterFunc(grace, func() {
 				if a.Rank == 0 {
 					p.say(own)
@@ -104,8 +105,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 				agreed = err
 			}
 			if late.Stop() && a.Rank == 0 {
-				// now, before any rank can have ended: a launcher kills the others at the first
-				// exit code
+				// print before any rank can have ended, because a launcher kills the other ranks as
+				// soon as one has an exit code
 				p.say(err)
 			}
 			err = nil // the end is in order: MPI is finalised
@@ -123,29 +124,30 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		}
 		return agreed
 	}
-	if launched() && local == 0 { // one process of the node
+	if launched() && local == 0 { // one process speaks for its node
 		for _, note := range notesOfLimits(doctor.ThisProcess()) {
 			slog.Info(note)
 		}
 	}
 	if err := enoughToStart(mpiThreads, startPause(), mem.StartableThreads); err != nil {
-		return err // MPI would report it in words of its own, or end in those of the Go runtime
+		// MPI would report the lack of threads in its own words, or the Go runtime would crash
+		return err
 	}
 	p.inMPI.Store(true)
-	err := mpi.Run(rank) // the call sets agreed
+	err := mpi.Run(rank) // the function rank sets agreed
 	return errors.Join(err, agreed)
 }
 
-// How long ranks wait for each other to start: after meetingNote one warns, after meetingLimit it
-// gives up. Nodes of a large job may start minutes after the first.
+// How long ranks wait for each other to start. After meetingNote, one rank of each node warns;
+// after meetingLimit, it ends the job. The nodes of a large job may start minutes after each other.
 const (
 	meetingNote  = 90 * time.Second
 	meetingLimit = 10 * time.Minute
 )
 
-// meetingOf returns, for a rank within its node, whether it warns that the ranks do not meet, and
-// when it gives up. One rank speaks for all of a node: hundreds would say the same. The others give
-// up later; the launcher should have ended them by then.
+// meetingOf returns whether the rank with index local in its node warns that the ranks do not meet,
+// and when it gives up. Only one rank of a node warns, because hundreds would say the same. The
+// others give up later; the launcher should have ended them by then.
 func meetingOf(local int) (speaks bool, limit time.Duration) {
 	if local == 0 {
 		return true, meetingLimit
@@ -153,37 +155,38 @@ func meetingOf(local int) (speaks bool, limit time.Duration) {
 	return false, meetingLimit + grace
 }
 
-// unmet is the message that the ranks of a launch do not meet.
+// unmet returns the message that the ranks have waited for each other in vain.
 func unmet(waited time.Duration, of mpi.Launch) string {
-	ranks := "some of them"
+	ranks := "some ranks"
 	if of.Variable != "" {
-		ranks = fmt.Sprintf("%s is %d, and some of these", of.Variable, of.Size)
+		ranks = fmt.Sprintf("%s is %d, and some of these ranks", of.Variable, of.Size)
 	}
-	return fmt.Sprintf("the ranks have not met for %v in MPI_Init: %s have not started, have "+
-		"ended, or cannot "+
-		"reach the others; look at the launcher's messages, or unset the variable where nothing "+
-		"was launched",
+	return fmt.Sprintf("the ranks have waited %v for each other in MPI_Init: %s have not "+
+		"started, have ended, or cannot reach the others. Read the launcher's messages; if you "+
+		"started no launcher, unset the environment variables that it left in this shell",
 		waited, ranks)
 }
 
-// grace is how long a process waits for its other ranks to return once one has failed: some may
-// compute for long, or hang on a disk. Under MPI the launcher ends them without waiting.
+// grace is how long a process waits for its other ranks to return once one rank has failed. Some
+// may compute for long, or hang on a disk. Under MPI, the launcher ends the ranks without waiting.
 const grace = 5 * time.Second
 
-// mateDied ends the job when another rank of this node has died without a message. It does nothing
-// some time after the first signal: a launcher that ends the job kills ranks too.
+// mateDied ends the job when another rank of this node has died without a message. If the job was
+// asked to end more than a second before, mateDied does nothing, because then it is the launcher
+// that kills the ranks.
 func (p *process) mateDied(rank int) {
 	if at := askedAt.Load(); at != nil && time.Since(*at) > time.Second {
 		return
 	}
-	p.fail(fmt.Errorf("rank %d, on the node of rank %d, was killed or has crashed, without a "+
-		"message of its own; if memory ran out, `dmesg` on the node says so: give the job more "+
-		"memory or nodes. --resume continues a run from its newest "+
-		"checkpoint", rank, p.rank.Load()))
+	p.fail(fmt.Errorf("rank %d, on the node of rank %d, was killed or has crashed without a "+
+		"message. If memory ran out, `dmesg` on the node says so; then give the job more memory "+
+		"or nodes. To continue a run from its newest checkpoint, give --resume",
+		rank, p.rank.Load()))
 }
 
-// onAllRanks shares an error in the command line with all ranks, so that it is printed once. The
-// others take part, because each command that runs under a launcher begins with an agreement.
+// onAllRanks shares an error in the command line with all ranks, so that it is printed once. Ranks
+// that have no such error take part too, because each command under a launcher begins by agreeing
+// on errors.
 func (p *process) onAllRanks(command *cobra.Command, err error) error {
 	if p.inMPI.Load() || !mpi.Available || !launched() || !underLauncher(command) {
 		return err
@@ -202,8 +205,8 @@ var launch = sync.OnceValue(mpi.Launched)
 // launched reports whether a launcher started this process as one of several ranks.
 func launched() bool { return launch().Size > 1 && !launch().Inherited }
 
-// alone makes this process the only rank of its job, without MPI, if it has only inherited a
-// launcher's variables: MPI would wait for ranks that do not exist.
+// alone makes this process the only rank of its job, without MPI, if it has inherited a launcher's
+// environment variables but was not launched. MPI would wait for ranks that do not exist.
 func (p *process) alone(c *cobra.Command) {
 	of := launch()
 	if !of.Inherited || !underLauncher(c) || p.goroutines != 0 {
@@ -212,17 +215,18 @@ func (p *process) alone(c *cobra.Command) {
 	p.goroutines = 1
 	if of.Size > 1 && c.Name() != "partition" {
 		slog.Info(fmt.Sprintf("%s is %d in this shell, but nothing launched this process as one "+
-			"of so many: "+
-			"it is the only rank; begin with mpirun or srun for more", of.Variable, of.Size))
+			"of so many, so it runs as the only rank; start it with mpirun or srun to get more",
+			of.Variable, of.Size))
 	}
 }
 
-// transport names what carries the bytes between ranks.
+// transport returns the name of what carries bytes between ranks.
 func (p *process) transport() string {
 	if !p.byMPI() || !mpi.Available {
 		return "in process"
 	}
-	name, _, _ := strings.Cut(mpi.Library(), ",") // the rest is about its build
+	// the text after the comma describes how the library was built
+	name, _, _ := strings.Cut(mpi.Library(), ",")
 	return name
 }
 
@@ -239,7 +243,7 @@ func (p *process) fail(err error) {
 		dataset.DiscardAll()
 		if p.mates.Load().Speaks() {
 			p.say(err)
-		} else { // the rank that speaks ends the job with its code
+		} else { // another rank of the node prints the error and ends the job with its exit code
 			time.Sleep(time.Second)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"halognn/src/runs/train"
 )
 
-// How often, at most, the steps of a run are shown: in a line, and beside a bar.
+// The least time between two reports about the steps of a run: as lines, and as the text beside a
+// bar.
 const (
 	lineEvery = 5 * time.Second
 	barEvery  = 200 * time.Millisecond
@@ -35,7 +36,7 @@ func newProgress(l logFlags, kind string, epochs int) train.Progress {
 // lines logs steps, evaluations and notes, with the epoch and the step that rank 0 is in.
 type lines struct {
 	pace        pace
-	epoch, step atomic.Int64 // notes may come from any goroutine
+	epoch, step atomic.Int64 // atomic, because notes may come from any goroutine
 }
 
 func (l *lines) Begin(line string) { l.log(context.Background(), levelProgress, line) }
@@ -74,7 +75,7 @@ func (l *lines) log(ctx context.Context, level slog.Level, line string, fields .
 	slog.Log(ctx, level, line, append(attributes, fields...)...)
 }
 
-// bar also draws the steps of the epoch under way.
+// bar is lines with a progress bar for the steps of the current epoch.
 type bar struct {
 	*lines
 	shown *progressbar.ProgressBar

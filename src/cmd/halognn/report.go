@@ -35,8 +35,8 @@ func reportCommand() *cobra.Command {
 			case served:
 				return serve(c, args, address)
 			case out == "":
-				return usageError(errors.New("--out is missing: the directory to write; or " +
-					"--serve, to show the page without writing it"))
+				return usageError(errors.New("--out is missing: give the directory to write, or " +
+					"--serve to show the page without writing it"))
 			}
 			runs, err := report.Load(args)
 			if err != nil {

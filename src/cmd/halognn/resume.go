@@ -16,9 +16,10 @@ import (
 	"halognn/src/runs/config"
 )
 
-// resumeFrom finds the config of a resumed run: the one in its directory, unless another is given.
-// fresh says that the directory holds no run yet and a run begins there, so that a job script needs
-// only one command for every try. Collective.
+// resumeFrom finds the config of a resumed run: the file at path or, if path is "", the config in
+// the run directory. fresh is true if the directory holds no run yet and path is given: then a run
+// begins there, so that a job script can use one command for the first try and all later ones.
+// Collective.
 func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err error) {
 	config = filepath.Join(run, rundir.ConfigFile)
 	if c.Rank() == 0 {
@@ -27,7 +28,8 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 			err = nil
 		}
 		if err != nil {
-			err = fmt.Errorf("--resume %s holds no run: %w; with --config a run begins there", run,
+			err = fmt.Errorf("--resume %s holds no run: %w; add --config FILE.yaml to begin a "+
+				"run there", run,
 				err)
 		}
 	}
@@ -41,9 +43,9 @@ func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err e
 	return config, begins, err
 }
 
-// besideRun returns a --set of data.parts for a run that was begun in another working directory, if
-// its config names the parts by a relative path. It derives that directory from the path of the run
-// and the run.dir of its config.
+// besideRun adds the setting data.parts to sets, if the run's config names its parts by a path
+// relative to another working directory, in which the run was begun. It finds that directory by
+// cutting run.dir from the end of the run's absolute path.
 func besideRun(run string, sets []string) []string {
 	given := func(set string) bool { return strings.HasPrefix(set, "data.parts=") }
 	c, err := config.Load(filepath.Join(run, rundir.ConfigFile), nil)
@@ -62,8 +64,8 @@ func besideRun(run string, sets []string) []string {
 	return append(slices.Clone(sets), "data.parts="+parts)
 }
 
-// keepsNumbers refuses a config that changes a setting on which the run's numbers depend.
-// Collective.
+// keepsNumbers returns an error if the config changes a setting on which the numbers of the run
+// depend. Collective.
 func keepsNumbers(c comm.Comm, run, path string, sets []string) error {
 	err := config.Keeps(filepath.Join(run, rundir.ConfigFile), path, sets)
 	if err != nil {
@@ -72,8 +74,8 @@ func keepsNumbers(c comm.Comm, run, path string, sets []string) error {
 	return usageError(comm.Agree(c, err))
 }
 
-// openResumed opens the newest checkpoint of the job's run and checks that the config fits it.
-// done: nothing is left to do. Collective.
+// openResumed opens the newest checkpoint of the job's run and checks that the config fits it. done
+// is true if the run has finished. Collective.
 func (j *rankJob) openResumed() (done bool, err error) {
 	run := j.config.Run.Dir
 	ck, err := checkpoint.Open(j.comm, run)
@@ -90,7 +92,8 @@ func (j *rankJob) openResumed() (done bool, err error) {
 	if epochs < ck.Begun() {
 		return false,
 			usageError(comm.AgreedOn(j.comm, fmt.Errorf("--resume %s: train.epochs is %d, but %d "+
-				"were begun already", run, epochs, ck.Begun())))
+				"epochs were begun already; set train.epochs to at least that",
+				run, epochs, ck.Begun())))
 	}
 	if ck.Finished(epochs, j.config.Training.Patience) {
 		if j.comm.Rank() == 0 {
@@ -119,7 +122,8 @@ func (j *rankJob) unlock() {
 	_ = j.held.Release()
 }
 
-// partSuffix returns the suffix for traces and profiles of this start, such as "-2". Collective.
+// partSuffix returns what to append to the names of the trace and profile directories, such as
+// "-2", so that this start of the run overwrites no earlier ones. Collective.
 func (j *rankJob) partSuffix() (string, error) {
 	suffix := ""
 	if j.comm.Rank() == 0 {
@@ -128,8 +132,8 @@ func (j *rankJob) partSuffix() (string, error) {
 	return comm.Bcast(j.comm, suffix)
 }
 
-// beginRunDir makes the run directory; for a resumed run it rewrites the config. With vacant it
-// refuses a directory that is not empty. Collective.
+// beginRunDir makes the run directory, or rewrites the config of a resumed run. If vacant is true,
+// it refuses a directory that is not empty. Collective.
 func (j *rankJob) beginRunDir(vacant, resumed bool) error {
 	dir, write := j.config.Run.Dir, rundir.ReplaceConfig
 	if !resumed {

@@ -18,13 +18,14 @@ import (
 	"halognn/src/data/dataset"
 )
 
-// stopSignals ask a run to save its state and end: from Slurm's --signal, at the end of a time
-// limit, by Ctrl-C, or when the terminal is closed.
+// stopSignals are the signals that ask a run to save its state and end. They come from Slurm's
+// --signal, at the end of a time limit, by Ctrl-C, or when the terminal is closed.
 var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGINT, syscall.SIGHUP}
 
-// asked returns a channel that carries the first request to end: one of stopSignals, or SIGPIPE
-// when the reader of standard error is gone. Open MPI's mpirun announces its SIGTERM by a SIGCONT,
-// which counts as the request. A second signal ends the process. asked is called once a process.
+// asked returns a channel that receives the first request to end: one of stopSignals, or SIGPIPE
+// when the reader of standard error is gone. Open MPI's mpirun sends a SIGCONT before its SIGTERM,
+// and this SIGCONT counts as the request. A second signal ends the process. asked must be called
+// only once in a process.
 func asked() <-chan os.Signal {
 	signal.Ignore(syscall.SIGPIPE) // writes fail instead
 	signals, first := interrupt.First(stopSignals...), make(chan os.Signal, 1)
@@ -37,7 +38,7 @@ func asked() <-chan os.Signal {
 		select {
 		case s = <-signals:
 		case <-woken:
-			s = syscall.SIGTERM // the signal that will follow
+			s = syscall.SIGTERM // mpirun sends this signal next
 		case <-stderr.closed:
 			s = syscall.SIGPIPE
 		}
@@ -48,8 +49,8 @@ func asked() <-chan os.Signal {
 	return first
 }
 
-// byLauncher reports whether a process is Open MPI's mpirun or one of its daemons, or cannot be
-// seen.
+// byLauncher reports whether the process pid is Open MPI's mpirun or one of its daemons. It assumes
+// so for pid 0, which stands for a sender that cannot be seen from here.
 func byLauncher(pid int) bool {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	name, _, _ := strings.Cut(strings.TrimSpace(string(text)), ".") // mpirun.openmpi
@@ -57,7 +58,7 @@ func byLauncher(pid int) bool {
 		"prte", "prted"}, name)
 }
 
-// askedAt is when the process was first asked to end; nil before.
+// askedAt is when the process was first asked to end; nil if it was not asked yet.
 var askedAt atomic.Pointer[time.Time]
 
 // stopOnSignals returns a channel that is closed by the first request to end: all ranks of a
@@ -74,16 +75,17 @@ var stopOnSignals = sync.OnceValue(func() <-chan struct{} {
 // startGrace is how long a start may continue after a request to stop.
 const startGrace = 5 * time.Second
 
-// errNotStarted is the error of a run that was stopped during a start that could not end in order.
+// errNotStarted returns the error of a run that a signal stopped while it was starting, after its
+// start did not end in order.
 func errNotStarted() error {
 	return withCode(exitRequeue, errors.New("stopped by a signal before the start was "+
 		"complete, with "+
 		"nothing trained; start again"))
 }
 
-// starting ends the process with the error of why, if a stop is asked for and the start does not
-// end within startGrace, for instance because a file system does not answer. The caller calls
-// started once it can stop in order.
+// starting ends the process with the error that the function why returns, if a stop is asked for
+// and the start does not end within startGrace, for instance because a file system does not answer.
+// The caller calls started once it can stop in order.
 func (p *process) starting(stop <-chan struct{}, why func() error) (started func()) {
 	done := make(chan struct{})
 	go func() {
@@ -105,14 +107,14 @@ func (p *process) starting(stop <-chan struct{}, why func() error) (started func
 func tellStopping(stop <-chan struct{}, ended <-chan struct{}) {
 	select {
 	case <-stop:
-		slog.Info("asked to stop by a signal: finishing the step and saving the state; "+
-			"a second one ends at once, without saving", "rank", 0)
+		slog.Info("asked to stop by a signal: finishing the step and saving the state; a second "+
+			"signal ends the run at once, without saving", "rank", 0)
 	case <-ended:
 	}
 }
 
-// untilSignal returns a context that ends at the first request to end, for commands that have no
-// state to save. Its cause has the exit code of a process that dies of the signal.
+// untilSignal returns a context that ends at the first request to end. Commands that have no state
+// to save use it. The cause of the context has the exit code of a process that died of the signal.
 var untilSignal = sync.OnceValue(func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	first := asked()
@@ -120,14 +122,16 @@ var untilSignal = sync.OnceValue(func() context.Context {
 	return ctx
 })
 
-// discardOnSignal lets a signal end a command that writes a directory, and removes what it has
-// written. A second signal does not wait for that. It is called once a process.
+// discardOnSignal lets a signal end a command that writes a directory, after what was written has
+// been removed. A second signal does not wait for the removal. It must be called only once in a
+// process.
 func (p *process) discardOnSignal() {
 	first := asked()
 	go func() {
 		s := <-first
-		dataset.DiscardAll()  // before the message, after which the launcher may kill this process
-		if !p.agreed.Load() { // otherwise the launcher sent the signal, as another rank has ended
+		dataset.DiscardAll() // before the message: the launcher may kill this process after it
+		// if agreed, another rank has failed, and the launcher sent the signal for that
+		if !p.agreed.Load() {
 			p.fail(endedBy(s))
 		}
 	}()
@@ -138,7 +142,7 @@ func endedBy(s os.Signal) error {
 	return withCode(128+int(s.(syscall.Signal)), err)
 }
 
-// lagging returns a context that ends a little after ctx. Launchers send a signal to all ranks, and
+// lagging returns a context that ends a little after ctx. Launchers send a signal to all ranks, but
 // one rank is enough to end the job and say why.
 func lagging(ctx context.Context, by time.Duration) context.Context {
 	late, cancel := context.WithCancelCause(context.Background())

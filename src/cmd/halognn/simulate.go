@@ -22,12 +22,12 @@ import (
 	"halognn/src/step/job"
 )
 
-// simulated are the flags of simulate and of simulate modes that describe the runs.
+// simulated has the flags that simulate and simulate modes share, which describe the runs.
 type simulated struct {
 	parts, config, out       string
 	sets                     []string
 	epochs, workers, perNode int
-	split                    int // the config's split; set by spec
+	split                    int // data.split of the config; the method spec sets it
 }
 
 func (o *simulated) flags(c *cobra.Command, epochs int, out string) {
@@ -43,17 +43,19 @@ func (o *simulated) flags(c *cobra.Command, epochs int, out string) {
 	f.StringVar(&o.out, "out", "", out)
 }
 
-// spec returns the job that is simulated, and sets the parts.
+// spec returns the job that is simulated. It sets o.parts and o.split.
 func (o *simulated) spec(c *cobra.Command) (s job.Spec, err error) {
 	if err := required(c, "out"); err != nil {
 		return s, err
 	}
-	for _, f := range []string{"ranks", "ranks-per-node"} { // zero stands for the default
+	// an option of zero means its default, so an explicit 0 is refused here
+	for _, f := range []string{"ranks", "ranks-per-node"} {
 		if n, err := c.Flags().GetInt(f); err == nil && n == 0 && c.Flags().Changed(f) {
 			return s, usageError(fmt.Errorf("--%s is 0; it must be at least 1", f))
 		}
 	}
-	sets := append(o.sets, "run.dir=simulated") // the key is required, but nothing runs
+	// config.Load requires run.dir; nothing is written there
+	sets := append(o.sets, "run.dir=simulated")
 	if o.parts != "" {
 		sets = append(sets, "data.parts="+o.parts)
 	}
@@ -66,7 +68,7 @@ func (o *simulated) spec(c *cobra.Command) (s job.Spec, err error) {
 	return s, nil
 }
 
-// open opens the parts, if the results can be written.
+// open opens the parts, and checks that the results can be written.
 func (o *simulated) open() (*shard.Shards, error) {
 	s, err := shard.Open(o.parts, shard.Options{Split: o.split})
 	if err != nil {
@@ -79,7 +81,8 @@ func (o *simulated) open() (*shard.Shards, error) {
 	return s, nil
 }
 
-// own returns the settings that belong to single policies, as NAME:key=value:...
+// own returns the settings of those policies that have their own in --policies, written as
+// NAME:key=value:..., by that text.
 func (o *simulated) own(policies []string) (map[string]policy.Settings, error) {
 	all := map[string]policy.Settings{}
 	for _, name := range policies {
@@ -88,10 +91,11 @@ func (o *simulated) own(policies []string) (map[string]policy.Settings, error) {
 		for _, set := range words[1:] {
 			key, _, _ := strings.Cut(set, "=")
 			if policy.Find(words[0]) == nil {
-				break // package simulate reports unknown policies
+				break // package simulate reports an unknown policy
 			}
 			if !slices.Contains(config.Readers("cache."+key), words[0]) {
-				return nil, fmt.Errorf("--policies %s: %s does not read cache.%s", name, words[0],
+				return nil, fmt.Errorf("--policies %s: policy %s does not read cache.%s; leave "+
+					"the key out", name, words[0],
 					key)
 			}
 			sets = append(sets, "cache."+set)

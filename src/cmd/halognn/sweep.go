@@ -30,7 +30,8 @@ type sweepFlags struct {
 	splits                string // "all", or values of data.split
 	grid, sets            []string
 	seeds, inProcess      int
-	// which run this element of a job array trains, from 1; 0: all, one after the other
+	// number of the only run to train, from 1, for an element of a job array; 0 to train all runs,
+	// one after the other
 	task int
 	list bool
 }
@@ -70,7 +71,8 @@ func sweepCommand(p *process) *cobra.Command {
 				return nil
 			}
 			if o.task > len(runs) || o.task < 0 {
-				return usageError(fmt.Errorf("--task %d: the sweep has %d runs, which count from 1",
+				return usageError(fmt.Errorf("--task is %d; it must be 1 to %d, the number of a "+
+					"run of this sweep",
 					o.task, len(runs)))
 			}
 			chosen := runs
@@ -108,7 +110,7 @@ func sweepCommand(p *process) *cobra.Command {
 	return c
 }
 
-// sweepRun is one run of a sweep.
+// sweepRun is one of the sweep's runs.
 type sweepRun struct {
 	number    int      // number of the run in the sweep, from 1
 	name, dir string   // its name in messages, and its directory
@@ -117,7 +119,8 @@ type sweepRun struct {
 	done      bool // it has all its epochs
 }
 
-// plain turns a setting into part of a file name: sample.fanouts=[10,5] is sample.fanouts=10-5.
+// plain turns a setting into part of a file name, such as sample.fanouts=[10,5] into
+// sample.fanouts=10-5.
 var plain = strings.NewReplacer("/", "_", " ", "", "[", "", "]", "", ",", "-")
 
 // axis is a key of the config with the values to try.
@@ -142,8 +145,8 @@ func (a axis) check() error {
 	return nil
 }
 
-// axes returns the keys of --grid, data.split for --split-index, and train.seed for --seeds. A key
-// has values from one flag only.
+// axes returns the keys that vary: those of --grid, data.split for --split-index, and train.seed
+// for --seeds. Only one of these flags, --set and --out may give a key its values.
 func (o *sweepFlags) axes() (all []axis, err error) {
 	if o.seeds < 1 {
 		return nil, fmt.Errorf("--seeds is %d; it must be at least 1", o.seeds)
@@ -185,8 +188,8 @@ func (o *sweepFlags) axes() (all []axis, err error) {
 		}
 		if o.splits == "all" {
 			if by["data.parts"] == "--grid" {
-				return nil, errors.New("--split-index all needs the same parts in all runs; name " +
-					"the splits, such as 0,1,2")
+				return nil, errors.New("--split-index all needs the same parts in all runs, but " +
+					"--grid varies data.parts; name the splits instead, such as 0,1,2")
 			}
 			if splits.values, err = o.allSplits(); err != nil {
 				return nil, err
@@ -226,8 +229,9 @@ func (o *sweepFlags) allSplits() (values []string, err error) {
 	return values, nil
 }
 
-// runs returns the runs of the sweep: every combination, where the last key and the seed change
-// first. It checks all configs, and reports an error of several of them once.
+// runs returns the runs of the sweep, one for every combination of values; the last key changes
+// first, and the seed before all keys. It checks all configs. If several configs have the same
+// error, it reports that once.
 func (o *sweepFlags) runs() (runs []sweepRun, err error) {
 	axes, err := o.axes()
 	if err != nil {
@@ -254,7 +258,8 @@ func (o *sweepFlags) runs() (runs []sweepRun, err error) {
 			}
 		}
 		if dirs[r.dir] {
-			return nil, fmt.Errorf("two runs would have the name %s; leave out equal values", r.dir)
+			return nil, fmt.Errorf("two runs would have the same directory %s; leave out equal "+
+				"values", r.dir)
 		}
 		dirs[r.dir] = true
 		r.dir = filepath.Join(o.out, r.dir)
@@ -271,7 +276,7 @@ func (o *sweepFlags) runs() (runs []sweepRun, err error) {
 	return runs, errors.Join(faults...)
 }
 
-// valuesOf splits at commas outside brackets.
+// valuesOf splits the text at the commas that are outside brackets.
 func valuesOf(text string) (values []string) {
 	depth, begin := 0, 0
 	for i, c := range text {
@@ -287,8 +292,8 @@ func valuesOf(text string) (values []string) {
 	return append(values, text[begin:])
 }
 
-// check finds out which runs are done. Before a run begins it refuses whatever would make all of
-// them fail.
+// check finds out which runs are done. It also refuses, before any run begins, what would make all
+// of them fail.
 func (o *sweepFlags) check(runs []sweepRun) error {
 	for i := range runs {
 		r := &runs[i]
@@ -309,22 +314,23 @@ func (o *sweepFlags) check(runs []sweepRun) error {
 	return nil
 }
 
-// place refuses an --out that is a run, a file, or a directory of other things or of another
-// sweep's runs, which the report would not have. If a run of this sweep has begun there, other
-// files, such as logs, may be there too.
+// place returns an error if --out is itself a run or a file, holds runs of another sweep, which the
+// report would leave out, or holds other files. If it holds a run of this sweep, other files, such
+// as logs, are allowed.
 func (o *sweepFlags) place(runs []sweepRun) error {
 	if _, err := os.Stat(filepath.Join(o.out, rundir.ConfigFile)); err == nil {
 		return fmt.Errorf("%s holds a run; give another directory", o.out)
 	}
-	entries, _ := os.ReadDir(o.out) // Vacant reports its errors
+	// dataset.Vacant, called below, reports what ReadDir could not read
+	entries, _ := os.ReadDir(o.out)
 	ours := false
 	for _, e := range entries {
 		at := filepath.Join(o.out, e.Name())
 		own := slices.ContainsFunc(runs, func(r sweepRun) bool { return r.dir == at })
 		if !own && rundir.Begun(at) {
-			return usageError(fmt.Errorf("%s is a run of another sweep, or of values left out "+
-				"here; give all "+
-				"of them, or another directory", at))
+			return usageError(fmt.Errorf("%s is a run of another sweep, or of values that are "+
+				"left out here; give all values with which that sweep was begun, or another "+
+				"directory", at))
 		}
 		ours = ours || own
 	}
@@ -334,8 +340,8 @@ func (o *sweepFlags) place(runs []sweepRun) error {
 	return dataset.Vacant(o.out)
 }
 
-// look finds out whether the run has all its epochs. It returns an error if the directory has a run
-// with other numbers, or with more epochs.
+// look finds out whether the run has done all its epochs. It returns an error if the directory
+// holds a run whose settings give other numbers, or that was begun with more epochs.
 func (r *sweepRun) look() error {
 	began := filepath.Join(r.dir, rundir.ConfigFile)
 	if _, err := os.Stat(began); err != nil {
@@ -359,19 +365,19 @@ func (r *sweepRun) look() error {
 	return nil
 }
 
-// ended reports whether training has ended.
+// ended reports whether the run has finished: it has a summary.
 func (r *sweepRun) ended() bool {
 	_, err := os.Stat(filepath.Join(r.dir, rundir.SummaryFile))
 	return err == nil
 }
 
-// train trains those runs that are not done; the argument of is the number of all runs of the
-// sweep.
+// The method train trains the runs that are not done. The argument of is the number of all runs of
+// the sweep.
 func (o *sweepFlags) train(runs []sweepRun, of int) error {
-	stopOnSignals() // a signal between two runs, too, ends this process in order
+	stopOnSignals() // a signal between two runs, too, then ends this process in order
 	var failed []string
 	var last error
-	tried, left := 0, 0 // left: runs that have not ended, as a stop was asked for
+	tried, left := 0, 0 // left counts the runs that a request to stop left unfinished
 	for i := range runs {
 		r := &runs[i]
 		if r.done {
@@ -395,7 +401,7 @@ func (o *sweepFlags) train(runs []sweepRun, of int) error {
 			left++
 		case exit != nil:
 			failed = append(failed, fmt.Sprintf("%s (%v)", r.name, exit.ProcessState))
-			// death by a signal is no exit code
+			// after death by a signal the exit code is -1
 			last = withCode(max(exitFailed, exit.ExitCode()), fmt.Errorf("%s failed: %v", r.name,
 				exit.ProcessState))
 		default:
@@ -406,9 +412,9 @@ func (o *sweepFlags) train(runs []sweepRun, of int) error {
 		last = fmt.Errorf("%d runs of %d failed: %s", len(failed), tried, strings.Join(failed,
 			"; "))
 	}
-	if left > 0 { // a job script has to know, whatever else has happened
-		text := fmt.Sprintf("stopped by a signal with %d of %d runs to go; the same "+
-			"command goes on",
+	if left > 0 { // a job script must learn of this, whatever else has happened
+		text := fmt.Sprintf("stopped by a signal with %d of %d runs to go; repeat the same "+
+			"command to go on",
 			left, len(runs))
 		if last != nil {
 			text += ". " + last.Error()
@@ -434,9 +440,9 @@ func (o *sweepFlags) trainOne(r *sweepRun) error {
 	}
 	c := exec.Command(words[0], words[1:]...)
 	c.Stderr = os.Stderr
-	// The child has a process group of its own: the terminal's Ctrl-C reaches this process, which
-	// passes it on once. At a second one this process ends. The child ends with the thread that
-	// started it, so that thread must live.
+	// The child has a process group of its own. So the terminal's Ctrl-C reaches only this process,
+	// which passes it on once, and ends itself at a second one. Pdeathsig ends the child when the
+	// thread that started it ends, so that thread must live on.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -448,7 +454,8 @@ func (o *sweepFlags) trainOne(r *sweepRun) error {
 	go func() {
 		select {
 		case <-stopOnSignals():
-			_ = c.Process.Signal(syscall.SIGTERM) // the child may have ended meanwhile
+			// an error means that the child has ended meanwhile
+			_ = c.Process.Signal(syscall.SIGTERM)
 		case <-done:
 		}
 	}()
@@ -506,14 +513,15 @@ func (o *sweepFlags) report(c *cobra.Command, runs []sweepRun) error {
 	return nil
 }
 
-// takeTurn waits for the lock of the file at path; done releases it and removes the file.
+// takeTurn waits for the lock of the file at path. The function done removes the file and releases
+// the lock.
 func takeTurn(path string) (done func(), err error) {
 	unlock, err := flock.Lock(path, 0o666)
 	if err != nil {
 		return nil, err
 	}
 	return func() {
-		_ = os.Remove(path) // a file that stays is taken over by the next
+		_ = os.Remove(path) // if this fails, the next process takes the file over
 		unlock()
 	}, nil
 }

@@ -26,7 +26,7 @@ func (t team) lead(dir string, d *dataset.Dataset, l shard.Layout) error {
 	if _, err := t.Gather(text); err != nil {
 		return err
 	}
-	if err := t.Agree(nil); err != nil { // agrees with the ranks that look at the dataset
+	if err := t.Agree(nil); err != nil { // wait until every rank has opened the dataset
 		return err
 	}
 	if err := t.spread(l.NewID); err != nil {
@@ -44,7 +44,7 @@ type told struct {
 
 // follow waits until rank 0 has cut the dataset, then writes with it.
 func (t team) follow(data string) error {
-	if err := t.Agree(nil); err != nil { // there is nothing to write
+	if err := t.Agree(nil); err != nil { // rank 0 failed, so there is nothing to write
 		return err
 	}
 	texts, err := t.Gather(nil)
@@ -77,7 +77,7 @@ func (t team) follow(data string) error {
 	return shard.Write(of.Dir, d, l, t)
 }
 
-// spread sends ids from rank 0 to all ranks, in pieces.
+// spread sends the new ids from rank 0 to all ranks, in pieces.
 func (t team) spread(ids []graph.VertexID) error {
 	const most = 1 << 24
 	var piece []graph.VertexID

@@ -82,7 +82,8 @@ type trainFlags struct {
 	trace, kernels, dry     bool
 }
 
-// configPath is the config that the run will have, as far as one rank can know alone.
+// configPath returns the path of the config that the run will have, as far as one rank can tell
+// without asking the others.
 func (o *trainFlags) configPath() string {
 	if o.config != "" {
 		return o.config
@@ -95,14 +96,15 @@ var profileKinds = map[string]func(*profile.Profile){
 	"mutex": profile.MutexProfile, "trace": profile.TraceProfile,
 }
 
-// startProfile profiles the process until stop is called, into DIR/rank-0003/cpu.pprof. In-process
-// ranks share the profile of rank 0.
+// startProfile profiles the process until the function stop is called, and writes the profile to a
+// file such as dir/rank-0003/cpu.pprof. Ranks of the same process share the profile of rank 0.
 func startProfile(kind, dir string, rank int, p *process) (stop func(), err error) {
 	if kind == "" || !p.byMPI() && rank > 0 {
 		return func() {}, nil
 	}
 	dir = filepath.Join(dir, fmt.Sprintf("rank-%04d", rank))
-	// otherwise Start would end the process and leave the other ranks waiting
+	// If profile.Start had to make the directory and failed, it would end the process, and the
+	// other ranks would wait for it.
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return func() {}, fmt.Errorf("--profile: %w", err)
 	}
@@ -110,7 +112,7 @@ func startProfile(kind, dir string, rank int, p *process) (stop func(), err erro
 		profile.NoShutdownHook).Stop, nil
 }
 
-// trainRank is the run of one rank.
+// trainRank trains on one rank.
 func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err error) {
 	setUp := trace.NewSetUp(begun)
 	stopSignal := stopOnSignals()
@@ -130,7 +132,7 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		}
 	}
 	if o.dry {
-		o.sets = append(slices.Clone(o.sets), "run.stage_dir=") // a dry run copies nothing
+		o.sets = append(slices.Clone(o.sets), "run.stage_dir=") // so that a dry run copies no files
 	}
 	j, err := openJob(c, p, path, o.sets, training, setUp)
 	if err != nil {
@@ -207,7 +209,8 @@ func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err erro
 		return err
 	}
 	if c.Rank() == 0 {
-		// results are on disk: a reader of standard output that has gone away is no failure
+		// The results are on disk, so it is no failure if the reader of standard output has gone
+		// away.
 		if err := summary.Print(stdout); err != nil && !errors.Is(err, syscall.EPIPE) {
 			return err
 		}

@@ -30,8 +30,8 @@ var release string
 // commit is set by the linker. A build without the Makefile takes it from Go's build information.
 var commit string
 
-// version is the release and the commit in the form of semantic versioning: 0.3.0+f7dd4e4. Runs,
-// models, checkpoints and benchmarks record it.
+// version is the release and the commit in the form of semantic versioning, such as 0.3.0+f7dd4e4.
+// Runs, models, checkpoints and benchmarks record it.
 var version = versionOf(release, cmp.Or(commit, recordedCommit()))
 
 // versionOf joins a release and a commit, which may be "".
@@ -114,8 +114,9 @@ func versions() [][2]string {
 	}
 }
 
-// loaded returns the path, in parentheses, of the shared library with one of the names that this
-// process has mapped. It returns nothing if there is none: the library may be linked in.
+// loaded returns, in parentheses, the path of a shared library that this process has mapped and
+// that has one of the names. It returns "" if there is none; the library may be linked into the
+// program.
 func loaded(names ...string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -169,7 +170,7 @@ func cudaLibrary() string {
 		loaded("libhalognn_cuda", "libhalognn_cuda_emulated"), devices, blas)
 }
 
-// buildNote names the settings that make this build slow, or nothing.
+// buildNote returns a text that names the settings that make this build slow, or "".
 func buildNote() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -16,8 +16,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// The words of --weights. data is for data parallelism; the others are GSplit's weights for
-// minibatches that all ranks share.
+// The values of --weights. data balances parts for data parallelism; the others are GSplit's
+// weights for minibatches that all ranks share.
 const (
 	weighData      = "data"
 	weighPresample = "presample"
@@ -26,7 +26,7 @@ const (
 	weighRand      = "rand"
 )
 
-// weighings are the words with their meaning.
+// weighings lists the values of --weights with their meaning.
 var weighings = words{
 	{weighData, "vertices, training seeds, evaluated vertices and edges; every edge costs " +
 		"the same"},
@@ -36,15 +36,16 @@ var weighings = words{
 	{weighRand, "vertices, dealt out at random"},
 }
 
-// weighing is what the parts of a partition balance, and what an edge costs if it is cut.
+// weighing has the flags that say what the parts of a partition balance, and what it costs to cut
+// an edge.
 type weighing struct {
 	by     string
-	config string // the config with the defaults of sampling
+	config string // YAML file with the defaults for sampling
 	sets   []string
 	counts string  // directory where counts are kept; "" for none
-	within float32 // the most that the largest part's count may be, over the mean
+	within float32 // the largest allowed ratio of a part's count to the mean count
 
-	sampling presample.Options // without fanouts: nothing is sampled
+	sampling presample.Options // how to sample; nothing is sampled if there are no fanouts
 }
 
 func (w *weighing) flags(c *cobra.Command) {
@@ -73,8 +74,8 @@ func (w *weighing) flags(c *cobra.Command) {
 
 func (w *weighing) counted() bool { return w.by == weighPresample || w.by == weighNode }
 
-// check completes the sampling and returns all faults. It reads --fanouts and --batch from the
-// argument order, and may change the argument how.
+// check fills in how to sample, and returns all faults of the flags. It reads --fanouts and --batch
+// from the argument order, and may change the method in the argument how.
 func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts int) error {
 	if words := weighings.list(); !slices.Contains(words, w.by) {
 		return fmt.Errorf("--weights is %q; it must be %s", w.by, config.OrList(words))
@@ -85,16 +86,18 @@ func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts 
 	}
 	for _, flag := range []string{"config", "set", "sample-seed"} {
 		if w.by == weighData && c.Flags().Changed(flag) {
-			fault("--%s is for --weights other than data, which depend on what is sampled", flag)
+			fault("--%s applies only to --weights other than data, which depend on how "+
+				"minibatches are sampled; leave it out", flag)
 		}
 	}
 	for _, flag := range []string{"epochs", "counts", "imbalance"} {
 		if !w.counted() && c.Flags().Changed(flag) {
-			fault("--%s is for --weights presample and node, which count what is sampled", flag)
+			fault("--%s applies only to --weights presample and node, which count what is "+
+				"sampled; leave it out", flag)
 		}
 	}
 	if len(w.sets) > 0 && w.config == "" {
-		fault("--set overrides a key of --config, which is missing")
+		fault("--set overrides a key of --config, which is missing; give --config")
 	}
 	if w.by == weighData {
 		return errors.Join(faults...)
@@ -104,16 +107,17 @@ func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts 
 		fault("--method %s reads no weights; with --weights %s use metis, kaminpar or ldg",
 			how.method, w.by)
 	case w.by == weighRand && given && how.method != "random":
-		fault("--weights rand deals vertices out at random; leave --method %s out", how.method)
+		fault("--weights rand deals vertices out at random; leave out --method %s", how.method)
 	case w.by == weighRand:
 		how.method = "random"
 	}
 	if order.by != "degree" {
-		fault("--order %s is for minibatches of one part; with --weights %s use degree", order.by,
+		fault("--order %s is for minibatches of one part, but --weights %s is for minibatches of "+
+			"all ranks; use --order degree", order.by,
 			w.by)
 	}
 	if !(w.within >= 1 && w.within <= 100) {
-		fault("--imbalance is %g; it must be 1, for parts of equal counts, to 100", w.within)
+		fault("--imbalance is %g; it must be from 1, for parts of equal counts, to 100", w.within)
 	}
 	if err := w.settings(c, order, parts); err != nil {
 		return errors.Join(append(faults, err)...)
@@ -128,7 +132,7 @@ func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error 
 	o.Batch = order.batch
 	o.Sample = sample.Neighbours(order.fanouts...)
 	if w.config != "" {
-		run, err := config.Load(w.config, // the config only describes runs to come
+		run, err := config.Load(w.config, // no run is begun, so these two keys do not matter
 			append(w.sets, "data.parts=none", "run.dir=partitioned"))
 		if err != nil {
 			return err
@@ -158,7 +162,7 @@ func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error 
 	return o.Check()
 }
 
-// cut partitions the dataset.
+// cut partitions the dataset by the method and the weights of the flags.
 func (w *weighing) cut(c *cobra.Command, methods map[string]partition.Func, d *dataset.Dataset,
 	o partition.Options, features string) ([]int32, error) {
 	if w.counted() {
@@ -188,7 +192,8 @@ func (w *weighing) cut(c *cobra.Command, methods map[string]partition.Func, d *d
 	return partition.Run(methods, d.Graph, weights, o)
 }
 
-// count reads saved counts; if there are none it samples, and saves the counts.
+// count reads saved counts. If there are none, it samples, and saves the counts in --counts if that
+// is given.
 func (w *weighing) count(c *cobra.Command, d *dataset.Dataset) (*presample.Counts, error) {
 	purpose := presample.PurposeOf(d, w.sampling)
 	if w.counts != "" && presample.Saved(w.counts) {
@@ -211,7 +216,8 @@ func (w *weighing) count(c *cobra.Command, d *dataset.Dataset) (*presample.Count
 	return counts, nil
 }
 
-// measure adds to the report what sampled minibatches cost on the parts, if sampling is described.
+// measure adds to the report what sampled minibatches cost on these parts. It does nothing if the
+// flags describe no sampling.
 func (w *weighing) measure(d *dataset.Dataset, part []int32, r *partition.Report) (err error) {
 	if w.sampling.Sample.Hops() > 0 {
 		r.Sampled, err = presample.Measure(d.Graph, d.Split.Train, part, len(r.Parts), w.sampling)
@@ -219,8 +225,8 @@ func (w *weighing) measure(d *dataset.Dataset, part []int32, r *partition.Report
 	return err
 }
 
-// limits returns the imbalances to refuse. Parts for shared minibatches are balanced in what
-// sampling touches, not in the seeds and edges of the graph.
+// limits returns from which imbalance on parts are refused. Parts for shared minibatches are
+// balanced in what sampling touches, so the seeds and edges of the graph may be unbalanced.
 func (w *weighing) limits() partition.Limits {
 	if w.by == weighData || w.by == weighEdge {
 		return partition.DefaultLimits
