@@ -90,7 +90,7 @@ class TestDatasets(Case):
             halognn.write_dataset(self.at("d"), graph)
         self.assertEqual(caught.exception.code, 3)
         graph = halognn.Graph(edges, 3, more={"edge_type": np.array([0, 1])})
-        with self.assertRaisesRegex(halognn.HalognnError, "a graph with types names its arrays"):
+        with self.assertRaisesRegex(halognn.HalognnError, "give each type arrays or a table of its own"):
             halognn.write_dataset(self.at("d"), graph)
         with self.assertWarnsRegex(UserWarning, "array edge_type is not read"):
             report = halognn.write_dataset(self.at("d"), graph, ignore=["edge_type"])
@@ -122,7 +122,7 @@ class TestDatasets(Case):
         masks = {name: split == k for k, name in enumerate(["train_mask", "val_mask", "test_mask"])}
         graph = halognn.Graph(edge_index, 300, np.asfortranarray(x), y, masks)
         report = halognn.write_dataset(self.at("d"), graph, split_index="all")
-        self.assertIn("the first of 2, of which data.split chooses", report)
+        self.assertIn("the first of 2; data.split chooses", report)
         np.testing.assert_array_equal(np.load(self.at("d") + "/features.npy"), x)
         halognn.partition(self.at("p"), self.at("d"), 1, method="ldg")
         for k in range(2):

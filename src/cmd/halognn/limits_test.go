@@ -83,7 +83,7 @@ func TestEnoughToStart(t *testing.T) {
 		t.Errorf("%d tries: %v", tries, err)
 	}
 	if err := enoughToStart(8, 0, func(int) int { return 7 }); codeOf(err) != exitUsage ||
-		!strings.Contains(err.Error(), "may start 7 more") {
+		!strings.Contains(err.Error(), "may start only 7") {
 		t.Error(err)
 	}
 }

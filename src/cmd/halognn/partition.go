@@ -208,7 +208,7 @@ func (h *hotOrder) check(c *cobra.Command, sampled bool) error {
 		for i, f := range h.fanouts {
 			if f < 1 && f != sample.All {
 				faults = append(faults,
-					fmt.Errorf("--fanouts: number %d is %d; it must be at least 1, or %d for all "+
+					fmt.Errorf("--fanouts: fanout %d is %d; it must be at least 1, or %d for all "+
 						"neighbours",
 						i+1, f, sample.All))
 			}

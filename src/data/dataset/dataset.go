@@ -18,8 +18,8 @@
 //	          links/train.npy valid.npy test.npy   of the task of links, int32 [n, 2]: source and
 //	                         target; those of validation and test are no edges of the graph
 //
-// A graph of several vertex types and relations (graph.Schema) has its vertices type by type, in a
-// row of in-edges one relation after the other, and in the place of features.npy
+// A graph of several vertex types and relations (graph.Schema) numbers its vertices type by type.
+// In a row of in-edges, one relation comes after the other. In place of features.npy it has
 //
 //	          columns.npy        int64 [C+1]  where the in-edges of a vertex and relation begin
 //	                             (graph.Columns)
@@ -29,8 +29,8 @@
 //	                                                           whole
 //	Open   ─> mapped views ─> Verify
 //
-// All files exist even if they are empty (no features: [N, 0]; no labels: all -1), so a reader
-// needs no special cases. The package knows of no parts and no ranks.
+// Every file exists even if it is empty (no features: [N, 0]; no labels: all -1), so a reader needs
+// no special cases. The package knows nothing of parts and ranks.
 package dataset
 
 import (
@@ -58,7 +58,7 @@ const Format = 1
 const (
 	Float32 = "float32"
 	Float16 = "float16"
-	Int8    = "int8" // multiplied by a scale for each column
+	Int8    = "int8" // integers, each multiplied by the scale of its column
 	Sparse  = "sparse"
 	// SparseOnes is stored in place of Sparse if all values are 1.
 	SparseOnes = "sparse-ones"
@@ -81,7 +81,7 @@ const WeightsFile = "edge_weights.npy"
 // EdgeRowsFile holds the feature rows of edges, in a dataset and in each part.
 const EdgeRowsFile = "edge_features.npy"
 
-// Errors about a directory wrap one of these where they can be told apart.
+// Errors about a directory wrap one of these, so that callers can tell kinds of errors apart.
 var (
 	ErrExists   = errors.New("the target exists")
 	ErrMismatch = errors.New("files do not fit together")
@@ -126,7 +126,8 @@ func (t Table) Type() compute.DType {
 	return of
 }
 
-// RowBytes returns the bytes of a row: of sparse rows on average, rounded up.
+// RowBytes returns the bytes of a row. Sparse rows differ in size, so for these it returns the
+// mean, rounded up.
 func (t Table) RowBytes() int {
 	size := t.Type().Size()
 	if t.Type().IsSparse() {
@@ -143,8 +144,9 @@ func (t Table) Bytes() int64 {
 	return t.Vertices * int64(t.RowBytes())
 }
 
-// File returns the element type and shape of a file with n of the rows. The number of entries of
-// sparse rows is known only if n is all rows; otherwise it is -1.
+// File returns the element type and shape of a file that holds n of the table's rows. For sparse
+// rows, the number of entries is known only if n is the number of all rows; otherwise File returns
+// -1 for it.
 func (t Table) File(n int64) npy.Info {
 	info := npy.Info{DType: RowFile(t.Type()), Shape: []int{int(n), t.Features}}
 	if t.Type().IsSparse() {
@@ -194,7 +196,8 @@ func TableFile(s *graph.Schema, t int) string {
 // MaxSplits is the most splits that a dataset keeps.
 const MaxSplits = 1000
 
-// SplitFile returns the file of a list (one of graph.SplitNames) in the split of index k.
+// SplitFile returns the name of the file with one list (list is one of graph.SplitNames) of the
+// split with index k.
 func SplitFile(k int, list string) string {
 	if k == 0 {
 		return list + ".npy"
@@ -202,7 +205,8 @@ func SplitFile(k int, list string) string {
 	return fmt.Sprintf("split-%04d/%s.npy", k, list)
 }
 
-// ColumnsFile holds the row pointers of a typed graph's columns.
+// ColumnsFile holds where the in-edges of each vertex and relation begin, in a typed graph
+// (graph.Columns).
 const ColumnsFile = "columns.npy"
 
 // Provenance is the origin of a dataset. It has no times and no machine names, so equal input gives
@@ -234,21 +238,23 @@ func CheckFeatureType(name string) error {
 	return nil
 }
 
-// checkChoice returns an error for a feature type that a user cannot choose.
+// checkChoice returns an error for a feature type that a user cannot choose, because it is chosen
+// automatically.
 func checkChoice(name string) error {
 	if name == SparseOnes {
-		return fmt.Errorf("feature type %s cannot be chosen: %s is stored so if all values are "+
-			"1; ask for %[2]s", name, Sparse)
+		return fmt.Errorf("feature type %s cannot be chosen, because %s is stored like that if "+
+			"all values are 1; ask for %[2]s", name, Sparse)
 	}
 	return CheckFeatureType(name)
 }
 
-// check returns an error if no dataset can have m.
+// check returns an error if no dataset can have this meta.json.
 func (m *Meta) check() error {
 	var faults []error
 	if m.Format != Format {
 		faults = append(faults,
-			fmt.Errorf("format version %d; this program reads version %d", m.Format, Format))
+			fmt.Errorf("meta.json has format version %d, but this program reads version %d; "+
+				"import or generate the dataset again", m.Format, Format))
 	}
 	switch known := task.Find(m.Task) != nil; {
 	case known && m.Classes < 1 && !task.Find(m.Task).Ranks:
@@ -263,7 +269,8 @@ func (m *Meta) check() error {
 	} else if t := m.Schema.NumTypes(); m.Schema.Typed() &&
 		(len(m.Tables) != t || m.Starts()[t] != m.Vertices) {
 		faults = append(faults,
-			fmt.Errorf("%d tables do not describe the %d vertices of the types %q", len(m.Tables),
+			fmt.Errorf("the %d tables of meta.json do not describe the %d vertices of the types "+
+				"%q; import or generate the dataset again", len(m.Tables),
 				m.Vertices, m.Schema.Types))
 	} else {
 		for t := range m.Schema.NumTypes() {
@@ -278,11 +285,12 @@ func (m *Meta) check() error {
 	if m.EdgeFeatures < 0 || m.EdgeFeatures > graph.MaxVertices || m.Vertices < 0 ||
 		m.Vertices > graph.MaxVertices || m.Edges < 0 {
 		faults = append(faults,
-			fmt.Errorf("%d vertices, %d edges are impossible counts", m.Vertices, m.Edges))
+			fmt.Errorf("%d vertices and %d edges are impossible counts", m.Vertices, m.Edges))
 	}
 	faults = append(faults, task.CheckClasses(m.Task, m.Classes, m.Vertices))
 	if m.MoreSplits < 0 || m.MoreSplits >= MaxSplits {
-		faults = append(faults, fmt.Errorf("%d splits; at most %d are kept", m.MoreSplits+1,
+		faults = append(faults, fmt.Errorf("the dataset has %d splits, but at most %d are "+
+			"supported", m.MoreSplits+1,
 			MaxSplits))
 	}
 	return errors.Join(faults...)
@@ -307,7 +315,8 @@ func (m *Meta) checkTable(i int) error {
 	return CheckFeatureType(t.FeatureType)
 }
 
-// layout returns the element type and shape that each file must have; an extent of -1 is not fixed.
+// layout returns the element type and shape that each file must have. A dimension of -1 may have
+// any size.
 func (m *Meta) layout() map[string]npy.Info {
 	n := int(m.Vertices)
 	ids := npy.Info{DType: "<i4", Shape: []int{-1}}

@@ -8,18 +8,18 @@ import (
 	"halognn/src/base/mem"
 )
 
-// The features of a vertex are the centroid of its class plus noise of variance 1 a column. With
-// probability decoys they are the centroid of a class drawn by size instead. So a model that reads
-// only the vertex itself is right at most about 1 - decoys of the time. Neighbours, mostly of the
-// same class, outvote the decoys.
+// The features of a vertex are the centroid of a class plus noise of variance 1 in each column. The
+// class is the vertex's own or, with probability decoys, one drawn by class size. So a model that
+// reads only the vertex itself is right at most about 1 - decoys of the time. Neighbours outvote
+// the decoys, because they are mostly of the vertex's class.
 const (
 	decoys = 0.42
-	// reach is the length of a centroid, in units of the noise: near enough for classes to overlap
-	// a little.
+	// reach is the length of a centroid, in standard deviations of the noise. It is so small that
+	// classes overlap a little.
 	reach = 6
 )
 
-// centroids returns the centre of each class [Classes, Features].
+// centroids returns the centroid of each class, [Classes, Features].
 func (o GenerateOptions) centroids() []float32 {
 	centre := make([]float32, o.Classes*o.Features)
 	s := newStream(o.Seed, keyCentroid)
@@ -41,7 +41,8 @@ func (o GenerateOptions) drawClasses(classes []int32) {
 	})
 }
 
-// writeFeatures streams the rows: slabs of them are drawn by all CPUs and written in order.
+// writeFeatures writes the feature rows without holding all of them in memory: all CPUs draw a slab
+// of rows, which is then written.
 func (o GenerateOptions) writeFeatures(w *Writer, classes []int32) error {
 	return w.WriteFeatures(o.Features, o.FeatureType, nil, func(out *RowWriter) error {
 		return o.drawFeatures(out, classes)
@@ -74,7 +75,7 @@ func (o GenerateOptions) drawFeatures(out *RowWriter, classes []int32) error {
 	return nil
 }
 
-// runningSum returns the sums of the first 1, 2, ... weights.
+// runningSum returns, for each i, the sum of the weights 0 to i.
 func runningSum(weights []float64) []float64 {
 	sum, upTo := 0.0, make([]float64, len(weights))
 	for i, w := range weights {

@@ -12,8 +12,9 @@ import (
 // ErrTooLarge is wrapped by errors about a graph too large for the disk or the memory.
 var ErrTooLarge = errors.New("there is no room for it")
 
-// sizes returns the number of vertices, the number of edges, including the repeated ones that are
-// dropped later, and, where vertices have types, the number of graph.Columns.
+// sizes returns the number of vertices and the number of edges. Edges include repeated ones, which
+// are dropped later. If vertices have types, columns is the number of graph.Columns; otherwise it
+// is 0.
 func (o *GenerateOptions) sizes() (vertices, edges, columns float64) {
 	papers := float64(o.Vertices)
 	if o.Kind != MAG {
@@ -25,9 +26,9 @@ func (o *GenerateOptions) sizes() (vertices, edges, columns float64) {
 	return vertices, papers * magEdges, papers * magColumns
 }
 
-// fits returns an error for a graph that will not fit, before hours are spent on it. The bytes on
-// disk are those of the files, with the repeated edges. It sets the number of ranges in which the
-// graph is made.
+// fits returns an error if the graph is too large for the disk or the memory, before hours are
+// spent on it. The bytes on disk count repeated edges too. fits also sets in how many ranges of
+// vertices the graph is made.
 func (o *GenerateOptions) fits(dir string) error {
 	n, edges, columns := o.sizes()
 	m := o.meta()
@@ -63,18 +64,18 @@ func (o *GenerateOptions) fits(dir string) error {
 	return nil
 }
 
-// A graph is made in at most mostRanges ranges, and in more than one if it would take more than
-// this share of the memory.
+// A graph is made in at most mostRanges ranges of vertices. It is made in one range if that takes
+// at most the share oneRange of the memory.
 const (
 	mostRanges = 16
 	oneRange   = 0.9
 )
 
-// memory returns the bytes that a range of the graph takes while it is made: its edges as drawn (8
-// bytes each, counted at both ends), its sorted edges (4 bytes for each end), and the arrays over
-// vertices. Where vertices have types, there are three copies of all edges, 4 bytes each: as drawn
-// (in slices that took twice their size while they grew), by relation, and in the order of the
-// columns. See TypedTopology for the rest.
+// memory returns the bytes that one range of the graph takes while it is made. A range needs its
+// edges as drawn (8 bytes each, counted at both ends), its sorted edges (4 bytes for each end), and
+// the arrays over vertices. If vertices have types, there are three copies of all edges, 4 bytes
+// for each edge: as drawn (in slices that took twice their size while they grew), by relation, and
+// in the order of the columns. TypedTopology says what it takes besides.
 func (o *GenerateOptions) memory() float64 {
 	n, edges, columns := o.sizes()
 	if o.Kind == MAG {
@@ -84,8 +85,8 @@ func (o *GenerateOptions) memory() float64 {
 	return 4*edges*(share*(2-share)+share) + n*(16+16*share)
 }
 
-// freeDisk returns the free bytes of the file system of dir, which need not exist, and the existing
-// directory that was queried.
+// freeDisk returns the free bytes of the file system on which dir is or would be made, and the
+// existing directory at which they were measured.
 func freeDisk(dir string) (free int64, where string, err error) {
 	where = filepath.Dir(filepath.Clean(dir))
 	for {

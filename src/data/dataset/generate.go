@@ -19,25 +19,29 @@ import (
 
 // The kinds of generated graphs.
 const (
-	SBM  = "sbm"  // degree-corrected block model: communities, classes, homophily
+	// degree-corrected block model: communities, classes, homophily (a share of edges joins equal
+	// classes)
+	SBM  = "sbm"
 	RMAT = "rmat" // recursive matrix: skewed degrees; labels independent of the edges
 	MAG  = "mag"  // papers, authors, institutions and fields: vertex types and relations
 )
 
-// GenerateOptions says which graph to make. A zero field takes the preset's value or, without a
+// GenerateOptions says which graph to make. A field of zero means the preset's value or, without a
 // preset, the default in brackets.
 type GenerateOptions struct {
-	// SBM, RMAT or MAG [SBM]; for MAG, Vertices is the number of papers, and Degree must be 0
+	// SBM, RMAT or MAG [SBM]; with MAG, Vertices is the number of papers, and Degree must be 0
 	Kind     string
 	Preset   string  // sizes of a known graph, see Presets; other fields override it
 	Scale    float64 // multiplies the vertices of the preset [1]
 	Vertices int     // number of vertices [10000]
 	// mean degree: stored directed edges (two for each drawn edge) per vertex [20]
-	Degree    float64
-	Features  int     // number of feature columns [64]
-	Classes   int     // number of classes [16]
-	Homophily float64 // share of edges inside a class; negative stands for none [0.8]
-	// class sizes fall as 1/rank^Skew; negative stands for equal sizes [0.5, but 0 for two classes]
+	Degree   float64
+	Features int // number of feature columns [64]
+	Classes  int // number of classes [16]
+	// share of edges that join vertices of one class; a negative value means a share of 0 [0.8]
+	Homophily float64
+	// class sizes fall as 1/rank^Skew; a negative value means equal sizes [0.5, but 0 for two
+	// classes]
 	Skew        float64
 	Labelled    float64 // share of the vertices that have a label [1]
 	Split       string  // shares of the labelled vertices, in percent [60/20/20]
@@ -49,19 +53,20 @@ type GenerateOptions struct {
 
 	Stage func(line string) // called with the name of each stage; may be nil
 
-	// number of vertex ranges, whose edges are made one range after the other; 0: fits chooses
+	// number of vertex ranges, whose edges are made one range after the other; if it is 0, the
+	// method fits chooses the number
 	ranges int
 }
 
-// The labels of links. A link between classes a and b has the class (a + b) mod C, or the number a
-// + b.
+// The kinds of labels of links. A link between vertices of classes a and b has the class (a + b)
+// mod C, or the number a + b.
 const (
 	PlantClasses = "classes"
 	PlantNumbers = "numbers"
 )
 
-// presets are the sizes of published graphs, as symmetric graphs: a generated graph has their
-// vertices, degree, features, classes and split, but not their edges.
+// presets are the sizes of published graphs. A generated graph is symmetric and has their numbers
+// of vertices, features and classes, their degree and their split, but not their edges.
 var presets = map[string]GenerateOptions{
 	"arxiv": {Vertices: 169343, Degree: 13.7, Features: 128, Classes: 40, Homophily: 0.65,
 		Skew: 0.8, Split: "54/18/28"},
@@ -73,7 +78,7 @@ var presets = map[string]GenerateOptions{
 		Skew: 0.8, Labelled: 0.014, Split: "78/8/14"},
 	"mag": {Kind: MAG, Vertices: 736389, Features: 128, Classes: 349, Homophily: 0.8, Skew: 0.8,
 		Split: "85/9/6"},
-	// the papers of MAG240M and what they cite
+	// the papers of MAG240M and the citations between them
 	"mag240c": {Vertices: 121751666, Degree: 21.3, Features: 768, Classes: 153, Homophily: 0.65,
 		Skew: 0.8, Labelled: 0.0115, Split: "80/10/10", FeatureType: Float16},
 }
@@ -81,7 +86,7 @@ var presets = map[string]GenerateOptions{
 // Presets lists the names of the presets.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// Resolve fills in preset and defaults and returns all errors, joined.
+// Resolve fills in the values of the preset and the defaults, and returns all errors, joined.
 func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	var faults []error
 	fault := func(format string, args ...any) {
@@ -89,7 +94,7 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	}
 	preset, known := presets[o.Preset]
 	if o.Preset != "" && !known {
-		fault("preset %q is unknown; there are %s", o.Preset, strings.Join(Presets(), ", "))
+		fault("preset %q is unknown; use one of %s", o.Preset, strings.Join(Presets(), ", "))
 	}
 	o.Scale = cmp.Or(o.Scale, 1)
 	if known {
@@ -103,7 +108,7 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	o.Features = cmp.Or(o.Features, preset.Features, 64)
 	o.Classes = cmp.Or(o.Classes, preset.Classes, 16)
 	o.Homophily = max(cmp.Or(o.Homophily, preset.Homophily, 0.8), 0)
-	// With two unequal classes, guessing would be too close to the accuracy of a model.
+	// With two classes of unequal size, guessing the larger one would come too close to a model.
 	if o.Classes > 2 {
 		o.Skew = cmp.Or(o.Skew, preset.Skew, 0.5)
 	}
@@ -114,7 +119,8 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	if err := checkChoice(o.FeatureType); err != nil {
 		faults = append(faults, err)
 	} else if o.FeatureType == Sparse {
-		fault("generated features have no zeros; choose a feature type other than %s", Sparse)
+		fault("generated features have no zeros, so they cannot be sparse; choose a feature type "+
+			"other than %s", Sparse)
 	}
 	if o.Kind != SBM && o.Kind != RMAT && o.Kind != MAG {
 		fault("kind %q is neither %s, %s nor %s", o.Kind, SBM, RMAT, MAG)
@@ -123,24 +129,26 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 		faults = append(faults, o.magFaults())
 	}
 	if o.Scale < 0 || math.IsNaN(o.Scale) {
-		fault("scale %g is not positive", o.Scale)
+		fault("scale is %g; it must be positive", o.Scale)
 	}
 	if o.Vertices < 2 || o.Vertices > graph.MaxVertices {
-		fault("%d vertices; there must be 2 to %d", o.Vertices, graph.MaxVertices)
+		fault("the number of vertices is %d; it must be 2 to %d", o.Vertices, graph.MaxVertices)
 	}
 	if o.Classes < 1 || o.Classes > o.Vertices {
-		fault("%d classes for %d vertices; there must be at least one, and a vertex for each",
+		fault("%d classes for %d vertices; there must be at least one class, and at most one for "+
+			"each vertex",
 			o.Classes, o.Vertices)
 	}
 	if o.Features < 1 {
-		fault("%d features; there must be at least one", o.Features)
+		fault("the number of features is %d; it must be at least 1", o.Features)
 	}
 	if o.Kind != MAG && !(o.Degree > 0 && o.Degree <= float64(o.Vertices)/4) {
-		fault("degree %g; it must be positive and at most a quarter of the %d vertices", o.Degree,
+		fault("the degree is %g; it must be positive and at most a quarter of the %d vertices",
+			o.Degree,
 			o.Vertices)
 	}
 	if !(o.Homophily <= 1) {
-		fault("homophily %g; it is a share of edges, at most 1", o.Homophily)
+		fault("homophily is %g, but as a share of edges it must be at most 1", o.Homophily)
 	}
 	if !(o.Labelled > 0 && o.Labelled <= 1) {
 		fault("labelled share %g; it must be above 0 and at most 1", o.Labelled)
@@ -159,7 +167,8 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 			faults = append(faults, err)
 		} else if shares[0] == 0 {
 			faults = append(faults,
-				fmt.Errorf("--split-links %s: there are no training links; give them a share",
+				fmt.Errorf("--split-links %s: there are no training links; give them a share, "+
+					"such as 85/5/10",
 					o.SplitLinks))
 		}
 	}
@@ -167,10 +176,11 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 }
 
 // Generate writes a synthetic dataset to dir. The result depends only on the options, not on the
-// number of CPUs, all of which it uses. Memory: about 8 bytes a stored edge and 32 a vertex while
-// the graph is built; features are streamed. If there is not enough memory, the graph is made range
-// by range of its vertices, and all edges are drawn again for each range: see memory. The products
-// preset, 2.4 million vertices and 120 million stored edges, takes 1 GiB and about 40 CPU seconds.
+// number of CPUs, all of which it uses. While the graph is built, it takes about 8 bytes of memory
+// for each stored edge and 32 for each vertex; features are streamed. If there is not enough
+// memory, the graph is made one range of vertices after the other, and all edges are drawn again
+// for each range: see memory. The products preset, with 2.4 million vertices and 120 million stored
+// edges, takes 1 GiB and about 40 CPU seconds.
 func Generate(dir string, o GenerateOptions) error {
 	o, err := o.Resolve()
 	if err != nil {
@@ -227,7 +237,7 @@ func (o GenerateOptions) meta() Meta {
 	return m
 }
 
-// write writes everything; classes [Vertices] receives the labels and must live until w is closed.
+// write writes all files. classes [Vertices] receives the labels and must live until w is closed.
 func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	stage := func(format string, args ...any) {
 		if o.Stage != nil {
@@ -250,7 +260,7 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 		part := ""
 		if !of.all && o.SplitLinks != "" {
 			return errors.New("links can be drawn only from a graph that fits in memory, and " +
-				"this one does not")
+				"this one does not; lower --vertices or --scale, or choose a larger machine")
 		}
 		if !of.all {
 			part = fmt.Sprintf(" of vertices %d to %d of %d", of.first, of.end-1, o.Vertices)
@@ -258,7 +268,7 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 		stage("drawing %.0f edges%s", float64(o.Vertices)*o.Degree/2, part)
 		var edges graph.Builder
 		draw(&edges, of)
-		stage("sorting them, and dropping repeats")
+		stage("sorting the edges and dropping repeats")
 		rows, report, err := edges.BuildRows(o.Vertices, of.first, of.end,
 			graph.CleanOptions{Undirected: true})
 		if err != nil {
@@ -293,8 +303,8 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	return o.writeLabels(w, classes)
 }
 
-// writeLabels writes the split and the classes. If vertices have types, those of the first type
-// have classes.
+// writeLabels writes the split and the classes. If vertices have types, only those of the first
+// type have classes.
 func (o GenerateOptions) writeLabels(w *Writer, classes []int32) error {
 	o.hideLabels(classes)
 	labels := classes
@@ -311,7 +321,8 @@ func (o GenerateOptions) writeLabels(w *Writer, classes []int32) error {
 	return w.Splits(shares.Split(Labelled(classes), o.Seed))
 }
 
-// labelLinks plants labels of links.
+// labelLinks computes the labels of all links from the classes of their ends, in the three lists of
+// s.
 func (o GenerateOptions) labelLinks(s *graph.LinkSplit, classes []int32) (labels [][]byte) {
 	for _, list := range s.Lists() {
 		var of []byte
@@ -328,7 +339,8 @@ func (o GenerateOptions) labelLinks(s *graph.LinkSplit, classes []int32) (labels
 	return labels
 }
 
-// takeLinks turns edges into links, if links are the task, and returns the weights that are left.
+// takeLinks moves edges to the links s, if links are the task, and returns the weights of the
+// remaining edges.
 func (o GenerateOptions) takeLinks(g *graph.CSC, weights []float32, s *graph.LinkSplit) []float32 {
 	if o.SplitLinks != "" {
 		shares, _ := ParseFractions(o.SplitLinks) // Resolve has checked them
@@ -338,8 +350,8 @@ func (o GenerateOptions) takeLinks(g *graph.CSC, weights []float32, s *graph.Lin
 	return weights
 }
 
-// drawer fills classes and returns two functions: one draws the edges; the other frees the memory
-// and may be called twice.
+// drawer fills in the class of every vertex. It returns a function that draws the edges, and one
+// that frees the memory; the latter may be called twice.
 func (o GenerateOptions) drawer(classes []int32) (draw func(*graph.Builder, span), free func()) {
 	if o.Kind == RMAT {
 		o.drawClasses(classes)
@@ -350,7 +362,7 @@ func (o GenerateOptions) drawer(classes []int32) (draw func(*graph.Builder, span
 	return m.drawEdges, sync.OnceFunc(m.free)
 }
 
-// span is a range of vertices, [first, end), whose edges are made together.
+// span is a range of vertices, first to end-1, whose edges are made together.
 type span struct {
 	first, end int
 	all        bool // the range holds all vertices
@@ -358,8 +370,8 @@ type span struct {
 
 func (s span) has(v graph.VertexID) bool { return s.all || int(v) >= s.first && int(v) < s.end }
 
-// spans cuts the vertices into so many ranges that the edges of each fit in memory. All edges are
-// drawn again for each range.
+// spans cuts the vertices into o.ranges ranges, so that the edges of each range fit in memory. All
+// edges are drawn again for each range.
 func (o GenerateOptions) spans() []span {
 	ranges := max(1, o.ranges)
 	spans := make([]span, ranges)
@@ -369,8 +381,8 @@ func (o GenerateOptions) spans() []span {
 	return spans
 }
 
-// edgeWeights draws the weight of each pair of vertices from a stream of its own; the argument rows
-// has the rows of the vertices from number first on.
+// edgeWeights draws the weight of each pair of vertices from a random stream of its own. rows has
+// the in-edges of consecutive vertices, from the number in first on.
 func (o GenerateOptions) edgeWeights(rows *graph.CSC, first int) []float32 {
 	weights := mem.Make[float32](len(rows.Indices))
 	for row := range rows.NumVertices() {
@@ -384,7 +396,7 @@ func (o GenerateOptions) edgeWeights(rows *graph.CSC, first int) []float32 {
 	return weights
 }
 
-// classShares returns the share of each class, falling as 1/rank^Skew.
+// classShares returns the share of the vertices that each class gets. It falls as 1/rank^Skew.
 func (o GenerateOptions) classShares() []float64 {
 	share, total := make([]float64, o.Classes), 0.0
 	for c := range share {
@@ -397,7 +409,7 @@ func (o GenerateOptions) classShares() []float64 {
 	return share
 }
 
-// hideLabels removes the labels of all vertices but the labelled share.
+// hideLabels removes the labels of all vertices but a random share, Labelled.
 func (o GenerateOptions) hideLabels(classes []int32) {
 	if o.Labelled == 1 {
 		return

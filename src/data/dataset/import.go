@@ -17,7 +17,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Choice is an option whose default depends on the format.
+// Choice is an option with three values: yes, no, or whatever suits the format.
 type Choice int8
 
 // The values of a Choice.
@@ -33,59 +33,60 @@ type ImportOptions struct {
 	In     string // the file or directory to read
 	Out    string // the DATASET directory to write; must be absent or empty
 	Name   string // name of the dataset; "" means the base name of In
-	// Undirected adds the reverse of every edge. If a relation joins two types, the reverses are a
-	// relation of their own. AsFormat does so for the formats that store each edge once (ogb, and
-	// npz in the attributed-graph layout), and for edges that a column of the table calls
+	// Undirected adds the reverse of every edge. The reverses of a relation between two types form
+	// a relation of their own. AsFormat adds reverses for the formats that store each edge once
+	// (ogb, and npz in the attributed-graph layout), and for edges that a column of the table calls
 	// undirected.
 	Undirected Choice
-	// Reverse adds the reverse of every relation of a graph with vertex types, as a relation.
+	// Reverse adds, in a graph with vertex types, the reverse of every relation as a new relation.
 	Reverse        bool
 	KeepLoops      bool
 	KeepDuplicates bool
-	// Split is a file or directory (see splitFile), percentages such as "60/20/20", or, where the
-	// format joins several graphs, their names: "DE,FR/RU/ES". "" means the split that comes with
-	// the data or, if there is none, 60/20/20 of the labelled vertices.
+	// Split is a file or directory (see splitFile), percentages such as "60/20/20" or, where the
+	// format joins several graphs, the names of the graphs: "DE,FR/RU/ES". "" means the split that
+	// comes with the data or, if there is none, 60/20/20 of the labelled vertices.
 	Split string
-	// SplitLinks makes links the task: shares of the edges, or a directory with train.npy,
-	// valid.npy and test.npy. Labels of vertices are then left out. "" means that vertices are the
-	// task.
+	// SplitLinks makes links the task. It is either shares of the edges, or a directory with
+	// train.npy, valid.npy and test.npy. Labels of vertices are then left out. "" means that
+	// vertices are the task.
 	SplitLinks string
-	// LinkLabels are the columns of the edge table, or the array, with labels of links, if Task is
-	// one of task.Labelling. With a single name a directory of links may have the labels instead,
-	// in train_NAME.npy and so on.
+	// LinkLabels names the columns of the edge table, or the array, with the labels of links, if
+	// Task is one of task.Labelling. A directory of links may instead have the labels in files
+	// train_NAME.npy and so on; LinkLabels is then the one NAME.
 	LinkLabels []string
 	// LinksOf is the relation whose edges are the links, in a graph with vertex types.
 	LinksOf string
-	// Seed of the shuffle for percentages: the split is that of
-	// numpy.random.RandomState(Seed).permutation.
+	// Seed is the seed of the shuffle behind percentages. The split is the one that
+	// numpy.random.RandomState(Seed).permutation makes.
 	Seed uint64
 	// FeatureType is one of FeatureTypes; "" keeps float16 and makes everything else float32.
 	FeatureType string
-	// SplitIndex chooses one of several splits that are columns of one array; AllSplits keeps all,
-	// and a run chooses. If neither is set, the source must have one split.
+	// SplitIndex chooses one of several splits that are columns of one array. AllSplits keeps all,
+	// and a run chooses one. If neither is set, the source must have only one split.
 	SplitIndex *int
 	AllSplits  bool
-	// Keys maps an array to its name in the source, for all vertex types: {"x": "embedding"}.
-	// Ignore lists arrays and columns to skip that would be rejected, such as edge_type.
+	// Keys gives, for the usual name of an array, its name in the source, in all vertex types:
+	// {"x": "embedding"}. Ignore lists arrays and columns to skip, such as edge_type, which would
+	// otherwise be rejected.
 	Keys   map[string]string
 	Ignore []string
 	// Standardize shifts and scales every feature column to mean 0 and variance 1 over the training
-	// vertices, or over all where there are none.
+	// vertices or, if there are none, over all vertices.
 	Standardize bool
-	// StandardizeAs is a standardized dataset whose shifts and scales are applied here too, so that
+	// StandardizeAs is a standardized dataset. Its shifts and scales are applied here too, so that
 	// a model trained on it can predict this graph.
 	StandardizeAs string
 	// Task is task.Regression if labels are numbers to predict, one of task.Labelling if LinkLabels
-	// gives labels of links, or "" if the labels determine the task.
+	// names labels of links, or "" if the labels show the task.
 	Task string
-	// NoLabel are the words and numbers that stand for no label; nil means the usual ones.
+	// NoLabel lists the words and numbers that mean "no label"; nil means the usual ones.
 	NoLabel []string
-	// KeepLeaks keeps edges from which validation and test links can be read.
+	// KeepLeaks keeps edges that give validation and test links away.
 	KeepLeaks bool
-	// Weights says how the weights of an edge that comes several times are merged: one of
-	// graph.Merges; "" adds them up.
+	// Weights is one of graph.Merges: how the weights of an edge that comes several times are
+	// merged. "" adds them up.
 	Weights graph.Merge
-	// DryRun reads everything and writes nothing; Out is not read.
+	// DryRun reads everything but writes nothing, and ignores Out.
 	DryRun bool
 	Table  TableOptions // options of the format csv
 	// MaxFeatureBytes limits features.npy; 0 means four fifths of the free disk space at Out.
@@ -95,18 +96,19 @@ type ImportOptions struct {
 
 // ImportReport describes an import.
 type ImportReport struct {
-	Name, Format  string
-	Vertices      int64
-	Edges         int64 // stored directed edges
-	Undirected    bool
-	Cleaning      graph.CleanReport
-	Weighted      bool // edges have weights
-	merge         graph.Merge
-	EdgeFeatures  int   // number of feature columns of edges
-	Reciprocal    int64 // edges whose reverse exists too; counted only if no reverses are added
+	Name, Format string
+	Vertices     int64
+	Edges        int64 // stored directed edges
+	Undirected   bool
+	Cleaning     graph.CleanReport
+	Weighted     bool // edges have weights
+	merge        graph.Merge
+	EdgeFeatures int // number of feature columns of edges
+	// edges whose reverse exists too; counted only if the import adds no reverses
+	Reciprocal    int64
 	Features      int
 	FeatureType   string
-	SparseEntries int64 // stored entries if the source is sparse, -1 if dense
+	SparseEntries int64 // stored entries of a sparse source; -1 if the source is dense
 	featureBytes  int64 // bytes of sparse rows, row pointers included
 	Task          string
 	Classes       int
@@ -116,7 +118,7 @@ type ImportReport struct {
 	Train         int
 	Valid         int
 	Test          int
-	Unlabelled    int    // split vertices left out because they have no label
+	Unlabelled    int    // vertices of the split that were left out because they have no label
 	Links         string // the number of links, as text; "" unless links are the task
 	Reading       []Reading
 	Notes         []string
@@ -194,7 +196,8 @@ func (r ImportReport) String() string {
 	return b.String()
 }
 
-// sparser says how much smaller features would be as sparse rows, "" if they would not be.
+// sparser says how much smaller the features would be as sparse rows. It returns "" if they would
+// not be smaller.
 func (r ImportReport) sparser() string {
 	of, _ := compute.TypeNamed(r.FeatureType)
 	dense := float64(of.Size()) * float64(r.Features) * float64(r.Vertices)
@@ -205,24 +208,24 @@ func (r ImportReport) sparser() string {
 	return fmt.Sprintf(": %s; --feature-type sparse keeps them in %s", size(dense), size(sparse))
 }
 
-// reciprocal describes the share of edges with a reverse, in a graph to which no reverses were
-// added.
+// reciprocal says what share of the edges have a reverse, in a graph to which the import added
+// none.
 func (r ImportReport) reciprocal() string {
 	if r.Reciprocal == r.Edges {
 		return "every edge has its reverse"
 	}
 	share := fmt.Sprintf("%.1f %%", 100*float64(r.Reciprocal)/float64(r.Edges))
 	return share +
-		" of the edges have their reverse; messages pass along an edge only from source " +
-		"to destination: --undirected adds the others"
+		" of the edges have their reverse. Messages pass along an edge only from source to " +
+		"destination; --undirected adds the missing reverses"
 }
 
-// formats are the formats that Import reads. The tables and arrays of one type are laid out as in a
-// graph without types.
+// formats are the formats that Import reads. In a graph with vertex types, the tables and arrays of
+// one type look like those of a graph without types.
 var formats = map[string]struct {
 	read func(*edgeSource) error // a graph without types
-	// for graphs with types: whether an input is one, what files it has, and what reads it; nil if
-	// nothing does
+	// For graphs with types: typed reports whether an input is one, files says what files it has,
+	// and readTyped reads it. All are nil or "" for a format without such graphs.
 	typed     func(*ImportOptions) bool
 	files     string
 	readTyped func(*graphSource) error
@@ -237,7 +240,7 @@ var formats = map[string]struct {
 	"edgelist": {read: readEdgeList},
 }
 
-// readByPython are the formats of python/halognn/formats.py.
+// readByPython lists the formats that python/halognn/formats.py reads.
 var readByPython = []string{"gemsec", "mat", "musae", "planetoid", "saint"}
 
 // Formats lists the formats that Import reads.
@@ -256,14 +259,14 @@ func (o *ImportOptions) check() error {
 	var faults []error
 	switch {
 	case slices.Contains(readByPython, o.Format):
-		faults = append(faults, badOption("format %s is read by the Python package: "+
-			"python3 -m halognn %[1]s IN OUT, where `pip install ./python` put it", o.Format))
+		faults = append(faults, badOption("format %s is read by the Python package, which `pip "+
+			"install ./python` installs; run python3 -m halognn %[1]s IN OUT", o.Format))
 	case formats[o.Format].read == nil:
 		faults = append(faults, badOption("format %q is unknown; choose one of %s", o.Format,
 			strings.Join(Formats(), ", ")))
 	}
 	if o.In == "" {
-		faults = append(faults, badOption("no input is named"))
+		faults = append(faults, badOption("no input is named; give --in"))
 	} else if _, err := os.Stat(o.In); err != nil {
 		faults = append(faults, noInput("--in", o.In, err))
 	}
@@ -275,7 +278,7 @@ func (o *ImportOptions) check() error {
 	switch {
 	case o.DryRun:
 	case o.Out == "":
-		faults = append(faults, badOption("no output directory is named"))
+		faults = append(faults, badOption("no output directory is named; give --out"))
 	default:
 		faults = append(faults, Target(o.Out))
 	}
@@ -300,8 +303,8 @@ func (o *ImportOptions) check() error {
 	}
 	if o.AllSplits && o.Standardize {
 		faults = append(faults,
-			badOption("--standardize uses the training vertices of one split; choose it with "+
-				"--split-index, or leave --standardize out"))
+			badOption("--standardize uses the training vertices of one split, but all splits are "+
+				"kept; choose one split with --split-index, or leave --standardize out"))
 	}
 	if o.Task == task.Regression && o.SplitLinks != "" {
 		faults = append(faults, badOption("regression and links are two tasks; choose one"))
@@ -311,13 +314,13 @@ func (o *ImportOptions) check() error {
 			graph.Merges))
 	}
 	if o.MaxFeatureBytes < 0 {
-		faults = append(faults, badOption("a limit of %d bytes for the features",
+		faults = append(faults, badOption("--max-feature-bytes is %d; it must be positive",
 			o.MaxFeatureBytes))
 	}
 	return errors.Join(faults...)
 }
 
-// noInput is the error about a path given by a flag that cannot be read.
+// noInput returns the error about a path of a flag that cannot be read.
 func noInput(flag, path string, err error) error {
 	if abs, bad := filepath.Abs(path); bad == nil && abs != path {
 		return fmt.Errorf("%s %s: %w; correct the path, which is %s from here", flag, path,
@@ -326,17 +329,19 @@ func noInput(flag, path string, err error) error {
 	return fmt.Errorf("%s %s: %w; correct the path", flag, path, errors.Unwrap(err))
 }
 
-// Import reads a graph in a foreign format and writes it as a DATASET directory: symmetrised if
-// Undirected, without self-loops and repeated edges, with features, labels and split. On an error
-// Out stays absent or empty.
+// Import reads a graph in a foreign format and writes it as a DATASET directory, with features,
+// labels and split. It drops self-loops and repeated edges, and adds reverse edges if Undirected
+// says so. After an error Out stays absent or empty.
 //
-// Memory beyond the result's 4 bytes an edge and 8 a vertex: at most 16 bytes for each edge read,
-// half of it only while reverse edges are added and repeats dropped (graph.Builder), and 8 more for
-// each edge of the result while weights are merged. Features are streamed or held sparse.
+// Memory: the result takes 4 bytes for each edge and 8 for each vertex. Besides, Import takes at
+// most 16 bytes for each edge read, half of these bytes only while reverse edges are added and
+// repeats dropped (graph.Builder), and 8 more for each edge of the result while weights are merged.
+// Features are streamed, or held as sparse rows.
 //
-// Errors name file and line, byte or array, and wrap graph.ErrVertexRange for edges to vertices
-// that do not exist, ErrValue for labels and features out of range, ErrExists for an Out that is
-// not empty, ErrTooLarge for counts too large for the memory, OptionError for faults of o alone.
+// Errors name file and line, byte or array. They wrap graph.ErrVertexRange if an edge names a
+// vertex that does not exist, ErrValue for labels and features out of range, ErrExists if Out is
+// not empty, ErrTooLarge for counts too large for the memory, and OptionError for faults of the
+// options alone.
 func Import(o ImportOptions) (ImportReport, error) {
 	if err := o.check(); err != nil {
 		return ImportReport{}, err
@@ -373,14 +378,14 @@ func (s *source) settle(r *ImportReport) (*splitSource, error) {
 	r.Split, r.Unlabelled = split.from, split.unlabelled
 	r.Train, r.Valid, r.Test = len(split.Train), len(split.Valid), len(split.Test)
 	if r.Task != task.None && r.Train == 0 {
-		s.note("no vertex trains: the split, %s, has no vertex with a label in its training list; "+
-			"--split 60/20/20 deals out the labelled vertices", split.from)
+		s.note("no vertex will be trained on: the training list of the split (%s) has no vertex "+
+			"with a label; --split 60/20/20 splits the labelled vertices", split.from)
 	}
 	return split, nil
 }
 
-// checkSums reports the first vertex whose in-edges together weigh more than a float32 holds:
-// layers divide by that sum.
+// checkSums reports the first vertex whose in-edges have a sum of weights above what a float32
+// holds. Layers divide by that sum.
 func (e *edgeSource) checkSums(g *graph.CSC, weights []float32) error {
 	for v := range g.NumVertices() {
 		sum := 0.0
@@ -396,7 +401,7 @@ func (e *edgeSource) checkSums(g *graph.CSC, weights []float32) error {
 	return nil
 }
 
-// checkFeatures reads the features and writes them nowhere.
+// checkFeatures reads all features without writing them, to find errors in a dry run.
 func (s *source) checkFeatures() error {
 	if s.features == nil {
 		return nil
@@ -406,7 +411,7 @@ func (s *source) checkFeatures() error {
 		cols: s.features.cols, look: look}))
 }
 
-// provenance describes the import; labels is the source with the labels.
+// provenance describes the import. labels is the source of the type with labels.
 func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 	notes := slices.Clone(r.Notes)
 	if r.Unlabelled > 0 {
@@ -436,7 +441,7 @@ func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 		Notes:    notes,
 		Reading:  r.Reading,
 	}
-	if g.options.SplitLinks == "" { // otherwise the classes are those of links
+	if g.options.SplitLinks == "" { // with links as the task, the classes are those of links
 		p.Classes = labels.classNames
 	}
 	return p

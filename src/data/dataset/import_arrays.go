@@ -13,7 +13,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// arrays is a set of named NumPy arrays: an .npz archive, or a directory of .npy files.
+// arrays is a set of NumPy arrays with names: an .npz archive, or a directory of .npy files.
 type arrays interface {
 	Has(name string) bool
 	Names() []string
@@ -32,7 +32,7 @@ func (d npyDir) Reader(name string) (*npy.Reader, error) { return npy.OpenReader
 
 func (d npyDir) Names() []string { return filesIn(string(d), ".npy") }
 
-// joined is an archive and the arrays beside it; a name is looked up in the archive first.
+// joined is an archive together with the arrays beside it. It looks a name up in the archive first.
 type joined struct {
 	arrays
 	beside npyDir
@@ -67,7 +67,8 @@ func openArrays(path string) (arrays, error) {
 	return undotted(z), nil
 }
 
-// undotted returns the arrays under their usual names.
+// undotted returns a set in which arrays have their usual names, such as adj_indptr for
+// adj_matrix.indptr.
 func undotted(a arrays) arrays {
 	if a.Has("adj_matrix.indptr") {
 		return dotted{a}
@@ -103,7 +104,7 @@ func (d dotted) Names() []string {
 	return names
 }
 
-// arraySource is a set of arrays with the path that errors name.
+// arraySource is a set of arrays with the path that error messages show.
 type arraySource struct {
 	arrays
 	path string // path of an archive, a directory, or the one .npy file that is read
@@ -116,7 +117,7 @@ func (a arraySource) name(key string) string {
 	return a.path + ": " + key
 }
 
-// first returns the first of the keys that exists, "" if none does.
+// first returns the first of the keys that names an array of the set. It returns "" if none does.
 func (a arraySource) first(keys ...string) string {
 	for _, k := range keys {
 		if a.Has(k) {
@@ -126,9 +127,9 @@ func (a arraySource) first(keys ...string) string {
 	return ""
 }
 
-// begin returns the first numbers of an array of one or two dimensions as texts, by columns. It
-// reads them as they are stored, because float32 cannot hold 20200131. For other arrays it returns
-// nil.
+// begin returns the first numbers of an array of one or two dimensions as texts, column by column.
+// It keeps the numbers as they are stored, because a float32 could not hold 20200131. For any other
+// array it returns nil.
 func (a arraySource) begin(key string) [][]string {
 	r, err := a.Reader(key)
 	if err != nil {
@@ -142,7 +143,7 @@ func (a arraySource) begin(key string) [][]string {
 	if len(r.Shape) == 2 {
 		cols = r.Shape[1]
 	}
-	if cols > r.Elems() { // without rows it may have any number of columns
+	if cols > r.Elems() { // an array without rows may claim any number of columns
 		return nil
 	}
 	first := make([]float64, min(firstValues*cols, r.Elems()))
@@ -150,7 +151,7 @@ func (a arraySource) begin(key string) [][]string {
 	return beginOf(first[:n], cols)
 }
 
-// beginOfOne is begin for an array of one dimension; nil for others.
+// beginOfOne is begin for arrays of one dimension. It returns nil for any other array.
 func (a arraySource) beginOfOne(key string) []string {
 	if columns := a.begin(key); len(columns) == 1 {
 		return columns[0]
@@ -158,7 +159,8 @@ func (a arraySource) beginOfOne(key string) []string {
 	return nil
 }
 
-// hasCodes reports whether an array of one dimension holds only 0, 1, 2 and -1, and at least one 2.
+// hasCodes reports whether an array of one dimension holds only 0, 1, 2 and -1, and 2 at least
+// once.
 func (a arraySource) hasCodes(key string) bool {
 	r, err := a.Reader(key)
 	if err != nil {
@@ -199,7 +201,7 @@ func (a arraySource) open(key string, dims ...int) (*npy.Reader, error) {
 	return nil, fmt.Errorf("%s: shape %s, want %s", a.name(key), npy.ShapeString(r.Shape), want)
 }
 
-// all reads a whole array of one dimension (or two, one of them 1).
+// all reads a whole array of one dimension, or of two dimensions if one of them is 1.
 func all[T npy.Element](a arraySource, key string) ([]T, error) {
 	r, err := a.open(key, 1, 2)
 	if err != nil {
@@ -222,13 +224,14 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 	defer r.Close()
 	defer func() {
 		if errors.Is(err, npy.ErrType) && strings.Contains(r.DType, "f") {
-			err = fmt.Errorf("%w; ends of edges are whole numbers: leave out edges that lack "+
-				"one, and save int64", err)
+			err = fmt.Errorf("%w; ends of edges must be whole numbers: leave out edges without a "+
+				"source or a target, and save the array as int64", err)
 		}
 	}()
 	if r.IsText() {
-		return fmt.Errorf("%s: %w: the edges name vertices by words, want rows from 0 on; save "+
-			"them as a table and import that by --format csv, which numbers words", a.name(key),
+		return fmt.Errorf("%s: %w: the edges name vertices by words, but an array must name them "+
+			"by their rows, from 0 on; save the edges as a table and import that by --format "+
+			"csv, which numbers words", a.name(key),
 			ErrValue)
 	}
 	wide := r.Shape[0] == 2 // [2, E], as in PyG and OGB; [2, 2] is read so too
@@ -237,7 +240,7 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 			npy.ShapeString(r.Shape))
 	}
 	n := r.Elems() / 2
-	// all sources come before all destinations, so the sources are held in memory
+	// This layout has all sources before all destinations, so the sources are held in memory.
 	if wide != r.Fortran {
 		return addSides(e, a, key, r, n)
 	}
@@ -284,8 +287,8 @@ func addSides(e *edgeSource, a arraySource, key string, r *npy.Reader, n int) er
 	})
 }
 
-// addCompressed adds an edge r -> c for every stored entry (r, c), whatever its value, of a scipy
-// CSR matrix or, if byColumn, of a CSC matrix.
+// addCompressed adds an edge for every stored entry of a scipy CSR matrix, whatever its value: from
+// the entry's row to its column. If byColumn is set, the matrix is a CSC matrix.
 func addCompressed(e *edgeSource, a arraySource, indptrKey, indicesKey string,
 	byColumn bool) error {
 	ends, err := rowEnds(e.from, a, indptrKey, indicesKey)
@@ -316,7 +319,7 @@ func addCompressed(e *edgeSource, a arraySource, indptrKey, indicesKey string,
 	})
 }
 
-// rowEnds reads and checks the row offsets of a CSR matrix with a row for each vertex.
+// rowEnds reads the row offsets of a CSR matrix that has a row for each vertex, and checks them.
 func rowEnds(s *source, a arraySource, indptrKey, indicesKey string) ([]int64, error) {
 	ends, err := all[int64](a, indptrKey)
 	if err != nil {
@@ -328,23 +331,26 @@ func rowEnds(s *source, a arraySource, indptrKey, indicesKey string) ([]int64, e
 	}
 	defer r.Close()
 	if len(ends) != s.vertices+1 {
-		return nil, fmt.Errorf("%s: %d row offsets, want one more than the %d vertices",
+		return nil, fmt.Errorf("%s: %d row offsets, but there must be one more than the %d "+
+			"vertices",
 			a.name(indptrKey), len(ends), s.vertices)
 	}
 	for v := range s.vertices {
 		if ends[v+1] < ends[v] {
-			return nil, fmt.Errorf("%s: falls from %d to %d at row %d", a.name(indptrKey), ends[v],
+			return nil, fmt.Errorf("%s: row offsets fall from %d to %d at row %d",
+				a.name(indptrKey), ends[v],
 				ends[v+1], v)
 		}
 	}
 	if ends[0] != 0 || ends[s.vertices] != int64(r.Elems()) {
-		return nil, fmt.Errorf("%s: runs from %d to %d, but %s has %d entries", a.name(indptrKey),
+		return nil, fmt.Errorf("%s: row offsets run from %d to %d, but %s has %d entries",
+			a.name(indptrKey),
 			ends[0], ends[s.vertices], indicesKey, r.Elems())
 	}
 	return ends, nil
 }
 
-// setCSRFeatures registers the features of a scipy CSR matrix.
+// setCSRFeatures registers the features in a scipy CSR matrix, which are written later.
 func setCSRFeatures(s *source, a arraySource, prefix string) error {
 	shape, err := all[int64](a, prefix+"_shape")
 	if err != nil {
@@ -352,7 +358,8 @@ func setCSRFeatures(s *source, a arraySource, prefix string) error {
 	}
 	if len(shape) != 2 || shape[0] != int64(s.vertices) || shape[1] < 0 ||
 		shape[1] > graph.MaxVertices {
-		return fmt.Errorf("%s: %v, want a row for each of the %d vertices", a.name(prefix+"_shape"),
+		return fmt.Errorf("%s: the shape is %v, but there must be a row for each of the %d "+
+			"vertices", a.name(prefix+"_shape"),
 			shape, s.vertices)
 	}
 	ends, err := rowEnds(s, a, prefix+"_indptr", prefix+"_indices")
@@ -369,7 +376,8 @@ func setCSRFeatures(s *source, a arraySource, prefix string) error {
 	}
 	for k, c := range columns {
 		if c < 0 || int64(c) >= shape[1] {
-			return fmt.Errorf("%s: entry %d is column %d of %d: %w", a.name(prefix+"_indices"), k,
+			return fmt.Errorf("%s: entry %d is in column %d of %d: %w",
+				a.name(prefix+"_indices"), k,
 				c, shape[1], ErrValue)
 		}
 	}
@@ -381,8 +389,9 @@ func setCSRFeatures(s *source, a arraySource, prefix string) error {
 		func(w *RowWriter) error { return writeSparse(w, ends, columns, values) })
 }
 
-// writeSparse stores CSR rows; repeated entries add up, as in scipy. Time O(rows*cols) if the rows
-// become dense; memory one row.
+// writeSparse writes the rows of a CSR matrix. Entries with the same row and column add up, as in
+// scipy. If the rows are stored dense, it takes time proportional to rows times columns, and memory
+// for one row.
 func writeSparse(w *RowWriter, ends []int64, columns []int32, values []float32) error {
 	if w.entries != nil {
 		for v := range len(ends) - 1 {
@@ -408,7 +417,8 @@ func writeSparse(w *RowWriter, ends []int64, columns []int32, values []float32) 
 	return nil
 }
 
-// setDenseFeatures registers an array [vertices, columns] of features, to be streamed.
+// setDenseFeatures registers an array [vertices, columns] of features, which is streamed to the
+// dataset later.
 func setDenseFeatures(s *source, a arraySource, key string) error {
 	r, err := a.Reader(key)
 	if err != nil {
@@ -419,8 +429,8 @@ func setDenseFeatures(s *source, a arraySource, key string) error {
 		return err
 	}
 	if words {
-		return fmt.Errorf("%s: %w: it holds words, and features are numbers: make a column of 0 "+
-			"and 1 for each word", a.name(key), ErrValue)
+		return fmt.Errorf("%s: %w: it holds words, but features must be numbers; make a column "+
+			"of 0 and 1 for each word", a.name(key), ErrValue)
 	}
 	if len(h.Shape) != 2 {
 		return fmt.Errorf("%s: shape %s, want 2 dimensions: numpy.reshape(x, (len(x), -1)) has a "+
@@ -436,7 +446,8 @@ func setDenseFeatures(s *source, a arraySource, key string) error {
 	}
 	if slices.ContainsFunc(a.begin(key),
 		func(values []string) bool { return timeOf("", values) != "" }) {
-		s.note("%s: features, of which a column seems to be a time, kept as a number of 7 digits",
+		s.note("%s: a column of the features seems to be a time; it is kept as a number of 7 "+
+			"digits",
 			filepath.Base(a.name(key)))
 	}
 	stored := Float32
@@ -463,7 +474,8 @@ func setDenseFeatures(s *source, a arraySource, key string) error {
 	})
 }
 
-// readLabels takes the labels of an array: [N] or [N, 1] of classes, or [N, C] of 0 and 1.
+// readLabels reads the labels from an array: classes from [N] or [N, 1], or several labels a
+// vertex, each 0 or 1, from [N, C].
 func readLabels(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 1, 2)
 	if err != nil {
@@ -506,7 +518,8 @@ func readLabels(s *source, a arraySource, key string) error {
 	switch {
 	case cols != 1:
 		if n := len(s.classNames); n > 0 && n != cols {
-			return fmt.Errorf("%s: %d columns, but origin.json names %d classes", a.name(key), cols,
+			return fmt.Errorf("%s: %d columns, but origin.json names %d classes; give as many "+
+				"names as columns", a.name(key), cols,
 				n)
 		}
 	case declared:

@@ -205,13 +205,13 @@ func TestImportBadInput(t *testing.T) {
 		{"a class beyond those declared", "origin", originFile(`{"classes": 2}`),
 			[]string{"y: there is a label of class 2, but origin.json says that there are 2 classes"}, dataset.ErrValue},
 		{"names for other classes", "origin", originFile(`{"classes": 3, "class_names": ["a"]}`),
-			[]string{"origin.json: 3 classes and 1 names"}, dataset.ErrValue},
+			[]string{"origin.json: 3 classes, but 1 names"}, dataset.ErrValue},
 		{"classes without labels", "origin",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				if err := os.Remove(filepath.Join(dir, "y.npy")); err != nil {
 					t.Fatal(err)
 				}
-			}, []string{"origin.json: 3 classes, and no labels"}, dataset.ErrValue},
+			}, []string{"origin.json says that there are 3 classes, but there are no labels"}, dataset.ErrValue},
 		{"a part outside", "origin", originFile(`{"parts": [{"name": "A", "first": 1, "count": 6}]}`),
 			[]string{"origin.json: graph A: vertices 1 to 6 of 6"}, dataset.ErrValue},
 		{"an origin that is no JSON", "origin", originFile(`{"classes": `),
@@ -234,7 +234,7 @@ func TestImportBadInput(t *testing.T) {
 		{"a feature column outside", "npz attributed",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				rezip(t, filepath.Join(dir, "graph.npz"), "attr_shape", array(t, []int64{6, 2}, 2))
-			}, []string{"attr_indices: entry 0 is column 2 of 2"}, dataset.ErrValue},
+			}, []string{"attr_indices: entry 0 is in column 2 of 2"}, dataset.ErrValue},
 		{"a label of minus two", "npz attributed",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				rezip(t, filepath.Join(dir, "graph.npz"), "labels",
@@ -264,7 +264,7 @@ func TestImportBadInput(t *testing.T) {
 		}, []string{"test_mask: 1 marks for 6 vertices"}, nil},
 		{"no edges at all", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "plain.npz"), "edge_index", nil)
-		}, []string{"plain.npz: neither edge_index nor adj_indptr"}, nil},
+		}, []string{"plain.npz: there is neither edge_index nor adj_indptr"}, nil},
 		{"a split table with a stranger", "npy directory",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				write(t, filepath.Join(dir, "part.csv"), []byte("0,train\n1,eval\n"))

@@ -14,9 +14,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// nameClasses sets the class of every vertex from its label as text, which may stand for none
-// (noLabel). The integers 0 to C-1 are the classes themselves; other integers are numbered in
-// ascending order, words in byte order, and classNames keeps them.
+// nameClasses sets the class of every vertex from its label, a text. Some texts mean that a vertex
+// has no label (noLabel). If labels are the integers 0 to C-1, these are the classes. Other
+// integers are numbered in ascending order, and words in byte order; classNames keeps the labels.
 func (s *source) nameClasses(labels []string) error {
 	if len(labels) != s.vertices {
 		return fmt.Errorf("%d labels for %d vertices", len(labels), s.vertices)
@@ -53,11 +53,11 @@ func (s *source) nameClasses(labels []string) error {
 	return nil
 }
 
-// doubtful are words that may name a class, or say that there is none.
+// doubtful are words that may name a class, or may mean that there is no label.
 var doubtful = []string{"unknown", "?", "-", "\\n", "n.a.", "missing", "unlabeled", "unlabelled",
 	"undefined", "unclassified", "not available", "no label"}
 
-// tellDoubtful notes classes that may stand for none.
+// tellDoubtful notes classes whose name may mean that there is no label.
 func (s *source) tellDoubtful(labels []string, class map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(class)) {
 		if s.options.NoLabel != nil || !slices.Contains(doubtful, strings.ToLower(name)) {
@@ -69,12 +69,13 @@ func (s *source) tellDoubtful(labels []string, class map[string]int) {
 				n++
 			}
 		}
-		s.note("%d vertices are of a class %q, which is learnt as the others are; if it stands "+
-			"for none, --no-label %q says so", n, name, name)
+		s.note("%d vertices have the class %q, which is learnt like the others; if it means that "+
+			"a vertex has no label, give --no-label %q", n, name, name)
 	}
 }
 
-// tellJoined notes classes whose names join the names of other classes.
+// tellJoined notes a class whose name looks like several class names joined by commas, semicolons
+// or bars.
 func (s *source) tellJoined(names []string, class map[string]int) {
 	for _, name := range names {
 		at := strings.IndexAny(name, ";|,")
@@ -86,21 +87,22 @@ func (s *source) tellJoined(names []string, class map[string]int) {
 			_, is := class[strings.TrimSpace(p)]
 			return !is
 		}) {
-			s.note("class %q seems to be several labels, and is one class here: for several "+
-				"labels a vertex make a column of 0 and 1 for each, as pandas: "+
+			s.note("class %q seems to be several labels, but is taken as one class. If vertices "+
+				"have several labels, make a column of 0 and 1 for each label, in pandas by "+
 				"df[column].str.get_dummies(%q)", name, name[at:at+1])
 			return
 		}
 	}
 }
 
-// setNames keeps the names of classes, in order, unless they are the class numbers, and notes what
-// is odd about them.
+// setNames keeps the names of the classes, in order, unless they are the class numbers. It notes
+// what is unusual about them.
 func (s *source) setNames(names []string, labelled int, integers bool) error {
 	none := s.tellNone()
 	if len(names) > 100 && 2*len(names) > labelled {
-		return fmt.Errorf("%d different labels, such as %.40q, on %d labelled vertices: %w: these "+
-			"are ids or measurements, not classes", len(names), names[0], labelled, ErrValue)
+		return fmt.Errorf("%d different labels, such as %.40q, on %d labelled vertices: %w: "+
+			"these are ids or measurements, not classes; choose other labels",
+			len(names), names[0], labelled, ErrValue)
 	}
 	if n := len(names); n > 0 && !(integers && names[0] == "0" && names[n-1] == strconv.Itoa(n-1)) {
 		s.classNames = names
@@ -109,7 +111,7 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 		switch {
 		case integers && (low != nil || high != nil):
 			s.note("classes %s of the source are numbered 0 to %d here; arrays of predictions "+
-				"have the new numbers, because those of the source need more than 32 bits",
+				"have these new numbers, because the source's numbers need more than 32 bits",
 				few(names), n-1)
 		case integers && n == 1:
 			s.note("class %s of the source is numbered 0 here; predictions have the source's "+
@@ -125,15 +127,16 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 		if none != "" {
 			cure = "; --no-label '' makes classes of " + none
 		}
-		s.note("all labels are one class, %q: there is nothing to learn%s", names[0], cure)
+		s.note("all labels are the one class %q, so there is nothing to learn%s", names[0], cure)
 	case n > 3 && 2*n > labelled:
-		s.note("there is a class for almost every vertex: %d classes of %d labelled vertices", n,
+		s.note("there is a class for almost every vertex: %d classes for %d labelled vertices; "+
+			"check that labels are not ids", n,
 			labelled)
 	}
 	return nil
 }
 
-// few lists words; of many it lists only the first and the last ones.
+// few joins words by commas. If there are more than 6, it gives only the first three and the last.
 func few(words []string) string {
 	if len(words) > 6 {
 		words = slices.Concat(words[:3], []string{"..."}, words[len(words)-1:])
@@ -141,15 +144,14 @@ func few(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// labelError is an error about the label of a vertex, which it gives by number: by row, where
-// labels are an array. Readers of tables replace the number by the line, the column and the id
-// (atLine).
+// labelError is an error about the label of a vertex. It names the vertex by its number, which for
+// an array is the row. Readers of tables replace the number by line, column and id (atLine).
 type labelError struct {
 	vertex, column int // column of one of several labels, or ofOne
 	error
 }
 
-// ofOne is the column of the only label.
+// ofOne in place of a column number means that there is only one label column.
 const ofOne = -1
 
 func (e *labelError) Error() string {
@@ -161,13 +163,13 @@ func (e *labelError) Error() string {
 
 func (e *labelError) Unwrap() error { return e.error }
 
-// badLabel is the error about the label of a vertex in a column.
+// badLabel returns an error about the label of vertex v in a label column.
 func badLabel(v, column int, format string, args ...any) error {
 	return &labelError{v, column, fmt.Errorf(format, args...)}
 }
 
-// atLine rewrites an error about a label: it gives the line of the vertex in a table, as line finds
-// it, the column and the id.
+// atLine rewrites an error about a label so that it names the table's line, the column and the
+// vertex id. The function line finds the line of a vertex.
 func (s *source) atLine(err error, path string, line func(v int) int,
 	column func(i int) string) error {
 	var of *labelError
@@ -178,17 +180,18 @@ func (s *source) atLine(err error, path string, line func(v int) int,
 		column(max(0, of.column)), idOf(s, graph.VertexID(of.vertex)), of.error)
 }
 
-// badClass is the error about a number that is neither a class nor stands for no label.
+// badClass returns the error about a number that is neither a class nor means that there is no
+// label.
 func badClass(v int, y string) error {
 	return badLabel(v, ofOne, "has label %s: %w: want a class number from 0 on, or -1, -100 or "+
 		"nan for none", y, ErrValue)
 }
 
-// noClasses are integers that stand for no label: the second one is what PyTorch's losses ignore.
+// noClasses are integers that mean that there is no label; PyTorch's losses ignore -100.
 var noClasses = []int{-1, -100}
 
-// noLabel reports whether a label says that there is none: an empty text, a usual word for none, or
-// a number of noClasses. If the options name words for none, only those count.
+// noLabel reports whether a text means that a vertex has no label: an empty text, a usual word for
+// it, or one of noClasses. If the options name such words, only those count.
 func (in *importer) noLabel(y string) bool {
 	if words := in.options.NoLabel; words != nil {
 		return y == "" || slices.ContainsFunc(words,
@@ -197,7 +200,8 @@ func (in *importer) noLabel(y string) bool {
 	return table.Missing(y)
 }
 
-// noClass is noLabel for a number; nan always stands for none.
+// noClass reports whether a number means that a vertex has no label, as noLabel does for texts. nan
+// always does.
 func (in *importer) noClass(y float64) bool {
 	if y != math.Trunc(y) || in.options.NoLabel == nil {
 		return math.IsNaN(y) || y == math.Trunc(y) && slices.Contains(noClasses, int(y))
@@ -205,7 +209,8 @@ func (in *importer) noClass(y float64) bool {
 	return in.noLabel(strconv.FormatFloat(y, 'f', -1, 64))
 }
 
-// sawNone counts y, a word that stands for no label, for tellNone. An empty field is not counted.
+// sawNone counts how often the word y meant that there is no label, for the note of tellNone. Empty
+// fields are not counted.
 func (s *source) sawNone(y string) {
 	if y == "" {
 		return
@@ -216,7 +221,7 @@ func (s *source) sawNone(y string) {
 	s.none[y]++
 }
 
-// tellNone notes the words for none, and returns them.
+// tellNone notes which words were taken to mean that there is no label, and returns them.
 func (s *source) tellNone() string {
 	var words []string
 	for _, y := range slices.Sorted(maps.Keys(s.none)) {
@@ -225,12 +230,13 @@ func (s *source) tellNone() string {
 	if s.none = nil; words == nil {
 		return ""
 	}
-	s.note("labels %s stand for none; --no-label WORDS says which do", few(words))
+	s.note("the labels %s are taken to mean that a vertex has no label; --no-label WORDS chooses "+
+		"which words do", few(words))
 	return few(words)
 }
 
-// numberedClasses collects labels that come as numbers, for any number of vertices: labels holds
-// the position in numbers, or -1.
+// numberedClasses collects labels that are given as numbers, from any range. For each vertex,
+// labels has the index of its label in numbers, or -1.
 type numberedClasses struct {
 	labels   []int32
 	numbers  []int64 // in the order in which they were first met
@@ -238,7 +244,7 @@ type numberedClasses struct {
 	labelled int
 }
 
-// set notes the label of vertex v of s.
+// set records the label y of vertex v.
 func (c *numberedClasses) set(s *source, v int, y float64) error {
 	c.labels[v] = -1
 	switch {
@@ -265,7 +271,7 @@ func (c *numberedClasses) set(s *source, v int, y float64) error {
 	return nil
 }
 
-// takeClasses numbers the classes in ascending order, as nameClasses does.
+// takeClasses numbers the collected classes in ascending order of their numbers.
 func (s *source) takeClasses(c *numberedClasses) error {
 	sorted := slices.Sorted(slices.Values(c.numbers))
 	names, class := make([]string, len(sorted)), make([]int32, len(sorted))
@@ -281,8 +287,8 @@ func (s *source) takeClasses(c *numberedClasses) error {
 	return s.setNames(names, c.labelled, true)
 }
 
-// distinctLabels collects the labels; integers says whether all of them are integers. Other numbers
-// are an error.
+// distinctLabels collects the distinct labels. integers says whether all of them are integers. A
+// number that is no integer is an error.
 func (s *source) distinctLabels(
 	labels []string,
 ) (class map[string]int, labelled int, integers bool, err error) {
@@ -312,7 +318,7 @@ func (s *source) distinctLabels(
 		}
 	}
 	if numbers && !integers && !codes {
-		if fraction == "" { // 1.0, 2.0: classes that were written as numbers with a point
+		if fraction == "" { // labels such as 1.0 and 2.0 are classes that were written with a point
 			return s.wholeNumbers(labels)
 		}
 		return nil, 0, false, badLabel(at, ofOne, "has label %s: %w: want a class; "+cureNumbers,
@@ -340,8 +346,8 @@ func (s *source) distinctLabels(
 	return class, labelled, integers, nil
 }
 
-// uncoded returns a number without its leading zeros. Labels such as 01 are words, because 1 lacks
-// a digit.
+// uncoded returns a number without its leading zeros. A label such as 01 is taken as a word,
+// because the number 1 would lose a digit.
 func uncoded(y string) string {
 	for len(y) > 1 && y[0] == '0' && y[1] >= '0' && y[1] <= '9' {
 		y = y[1:]
@@ -349,20 +355,20 @@ func uncoded(y string) string {
 	return y
 }
 
-// tellCodes notes a class such as 01 beside 1.
+// tellCodes notes two classes such as 01 and 1, which may be meant as one.
 func (s *source) tellCodes(names []string, class map[string]int) {
 	for _, name := range names {
 		if plain := uncoded(name); plain != name {
 			if _, both := class[plain]; both {
-				s.note("labels %q and %q are two classes, because one has a leading zero: write "+
-					"them alike if they are one", name, plain)
+				s.note("labels %q and %q are two classes, because one has a leading zero; write "+
+					"them alike if they are the same class", name, plain)
 				return
 			}
 		}
 	}
 }
 
-// wholeNumbers rewrites labels such as 1.0 as integers, and collects them.
+// wholeNumbers rewrites labels such as 1.0 as integers, and collects the distinct ones.
 func (s *source) wholeNumbers(labels []string) (class map[string]int, labelled int, integers bool,
 	err error) {
 	for v, y := range labels {
@@ -376,8 +382,8 @@ func (s *source) wholeNumbers(labels []string) (class map[string]int, labelled i
 	return s.distinctLabels(labels)
 }
 
-// finishMarks checks that each vertex has all of several labels or none, and notes labels that may
-// be meant as classes.
+// finishMarks checks that each vertex has a value in all label columns or in none. It notes labels
+// that may be meant as classes.
 func (s *source) finishMarks() error {
 	one, none, lacking := 0, 0, 0
 	for v := range s.vertices {
@@ -388,7 +394,7 @@ func (s *source) finishMarks() error {
 		switch n := s.unmarked; {
 		case n != nil && n[v] > 0 && int(n[v]) < s.classes:
 			return badLabel(v, ofOne, "lacks %d of %d labels: %w; give it all labels, 0 or 1 "+
-				"each, or none (-1 is none, too)", n[v], s.classes, ErrValue)
+				"each, or none (-1 counts as none)", n[v], s.classes, ErrValue)
 		case n != nil && n[v] > 0:
 			lacking++
 		case sum == 0:
@@ -398,12 +404,12 @@ func (s *source) finishMarks() error {
 		}
 	}
 	if lacking > 0 {
-		s.note("%d vertices lack all labels: they are in no list of the split", lacking)
+		s.note("%d vertices have no label, so they are in no list of the split", lacking)
 	}
 	if one > 0 && one+none+lacking == s.vertices && s.classes > 1 {
-		s.note("labels are one-hot: each vertex has exactly one of the %d classes, or none; they "+
-			"are taken as several labels a vertex: for one class each, give their numbers, as "+
-			"numpy.argmax(y, axis=1) has them", s.classes)
+		s.note("labels seem to be one-hot: no vertex has more than one of the %d labels. They "+
+			"are taken as several labels a vertex; if each vertex has one class, give class "+
+			"numbers instead, as numpy.argmax(y, axis=1) returns them", s.classes)
 	}
 	return nil
 }

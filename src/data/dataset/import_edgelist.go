@@ -15,12 +15,12 @@ import (
 )
 
 // readEdgeList reads a SNAP edge list: rows "from to", separated by blanks, tabs, commas or
-// semicolons, comments with # or %, plain or gzip. Ids may be any integers; vertices are numbered
-// in the order of their ids, and original_id.npy keeps the ids if they differ from the numbers. In
-// is the file, or a directory with no other file.
+// semicolons, with comments that begin with # or %, plain or gzip. Ids may be any integers.
+// Vertices are numbered in ascending order of their ids; original_id.npy keeps the ids if they
+// differ from the numbers. The option In names the file, or a directory that holds only this file.
 //
-// The file is read twice, first for the ids, so that memory is at most 8 bytes an edge and 16 an
-// id, for any ids.
+// The file is read twice, first for the ids. So memory is at most 8 bytes for each edge and 16 for
+// each id, whatever the ids are.
 func readEdgeList(e *edgeSource) error {
 	s := e.from
 	path, err := onlyFile(s.options.In)
@@ -45,18 +45,18 @@ func readEdgeList(e *edgeSource) error {
 	}); err != nil {
 		return err
 	}
-	if loop && isMETIS(path) { // rows of a ring all have two numbers, too
+	if loop && isMETIS(path) { // the rows of a ring have two numbers each, as an edge list has
 		return fmt.Errorf("%s: %w: %s", path, ErrValue, cureMETIS)
 	}
-	x := newIndex(slices.Clone(ids.sorted())) // without the room that the list grew into
+	x := newIndex(slices.Clone(ids.sorted())) // the copy lacks the spare room of the list that grew
 	ids = distinct{}
 	if err := s.setVertices(int64(len(x.ids)), path); err != nil {
 		return err
 	}
 	if n := len(x.ids); n > 0 && (x.ids[0] != 0 || x.ids[n-1] != int64(n)-1) {
 		s.originals = x.ids
-		s.notes = append(s.notes, fmt.Sprintf("%d ids between %d and %d were renumbered in their "+
-			"order; original_id.npy has them", n, x.ids[0], x.ids[n-1]))
+		s.notes = append(s.notes, fmt.Sprintf("%d ids between %d and %d were renumbered in "+
+			"ascending order; original_id.npy has the ids", n, x.ids[0], x.ids[n-1]))
 	}
 	s.reads(path, "columns 1 and 2", "source and target", "")
 	return eachEdge(path, func(r *table.Reader, u, v int64) error {
@@ -70,7 +70,8 @@ func readEdgeList(e *edgeSource) error {
 	})
 }
 
-// onlyFile returns path, or the only file in it if it is a directory.
+// onlyFile returns the path itself if it is a file. If it is a directory, it returns the only file
+// in it.
 func onlyFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -110,16 +111,17 @@ func padded(row []byte) bool {
 	return false
 }
 
-// refuseBipartite returns an error for a KONECT file that says that its edges join two sets,
-// because both sets are numbered from 1.
+// refuseBipartite returns an error for a KONECT file whose first line says that edges join two sets
+// of vertices: both sets are numbered from 1, so equal ids are different vertices.
 func refuseBipartite(path string) error {
 	if !beginsWith(path, "% bip ") && !beginsWith(path, "%bip ") {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: its first line says that it is bipartite (bip), where 1 of one "+
-		"side and 1 of the other are two vertices; give them ids of their own: awk '!/^%%/ "+
-		"{print \"a\" $1 \",b\" $2}' FILE > edges.csv, which --format csv --no-header "+
-		"--undirected imports, or types (docs/guide/typed.md)", path, ErrValue)
+	return fmt.Errorf("%s: %w: its first line says that the graph is bipartite (bip), so an id "+
+		"on one side and the same id on the other are two vertices. Give both sides ids of their "+
+		"own: awk '!/^%%/ {print \"a\" $1 \",b\" $2}' FILE > edges.csv, which --format csv "+
+		"--no-header --undirected imports; or give the sides types (docs/guide/typed.md)",
+		path, ErrValue)
 }
 
 const cureMETIS = "a METIS graph: its first line counts vertices and edges, and each other one " +
@@ -128,8 +130,9 @@ const cureMETIS = "a METIS graph: its first line counts vertices and edges, and 
 
 var errNotMETIS = errors.New("no METIS graph")
 
-// isMETIS reports whether a file is in METIS's format: its first row counts the lines after it, and
-// their numbers, which list each edge twice, perhaps with weights.
+// isMETIS reports whether a file is in the format of METIS: the first row has the number of
+// vertices, each of which has a line, and the number of edges; each line lists a vertex's
+// neighbours, perhaps with weights, so each edge comes twice.
 func isMETIS(path string) bool {
 	var head []int64
 	first, last, numbers := 0, 0, int64(0)
@@ -137,7 +140,7 @@ func isMETIS(path string) bool {
 		last = r.Line()
 		if head != nil {
 			if numbers += int64(r.Columns()); int64(last-first) > head[0] || numbers/4 > head[1] {
-				return errNotMETIS // without reading a large edge list to its end
+				return errNotMETIS // stops early, so that a large edge list is not read to its end
 			}
 			return nil
 		}
@@ -160,7 +163,8 @@ func eachEdge(path string, visit func(r *table.Reader, u, v int64) error) error 
 	})
 }
 
-// cureEdge says what to do about a row that is not an edge: files of several programs look alike.
+// cureEdge says what to do about a row that is not an edge. It recognises files of several
+// programs, which look alike.
 func cureEdge(path string, r *table.Reader) string {
 	fields := r.Fields(nil)
 	_, number := table.ParseFloat(fields[len(fields)-1])
@@ -214,7 +218,7 @@ func cureEdge(path string, r *table.Reader) string {
 		"--no-header --source 0 --target 1, which reads words as ids"
 }
 
-// beginsWith reports whether a file, inflated or not, begins with a text.
+// beginsWith reports whether a file, after inflating if it is gzip, begins with the text.
 func beginsWith(path, text string) bool {
 	r, err := table.OpenWords(path, table.None, false)
 	if err != nil {
@@ -225,15 +229,17 @@ func beginsWith(path, text string) bool {
 	return err == nil && ok && bytes.HasPrefix(r.Row(), []byte(text))
 }
 
-// distinct collects the distinct numbers of a long sequence in memory proportional to their count:
-// whenever the list is twice as long as after the last time, it is sorted and repeats are removed.
+// distinct collects the distinct numbers of a long sequence, in memory proportional to how many are
+// distinct. Whenever the list has doubled since the last clean-up, it is sorted and repeats are
+// removed.
 type distinct struct {
 	list  []int64
 	limit int
 }
 
 func (d *distinct) add(x int64) {
-	if n := len(d.list); n > 0 && d.list[n-1] == x { // most edge lists are sorted by source
+	// most edge lists are sorted by source, so an id often repeats the last one
+	if n := len(d.list); n > 0 && d.list[n-1] == x {
 		return
 	}
 	if len(d.list) >= max(d.limit, 1<<16) {
@@ -248,9 +254,9 @@ func (d *distinct) sorted() []int64 {
 	return d.list
 }
 
-// index finds numbers in an ascending list. The range of the numbers is cut into about as many
-// equal buckets as there are numbers; bucket b begins at starts[b], so a search looks at one bucket
-// only.
+// index finds the position of a number in an ascending list. The range of the numbers is cut into
+// equal buckets, about as many as there are numbers. Bucket b begins at starts[b], so a search
+// looks at one bucket only.
 type index struct {
 	ids    []int64
 	starts []int32
@@ -262,7 +268,7 @@ func newIndex(ids []int64) *index {
 	if len(ids) == 0 {
 		return x
 	}
-	// as unsigned, the difference of any two int64 fits
+	// an unsigned number holds the difference of any two int64
 	span := uint64(ids[len(ids)-1]) - uint64(ids[0])
 	if n := bits.Len64(span) - bits.Len64(uint64(len(ids))); n > 0 {
 		x.shift = uint(n)

@@ -12,13 +12,14 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// edgeRows are the feature rows of a source's edges, in the order of addEdge.
+// edgeRows holds a feature row for each edge of a source, in the order in which addEdge added the
+// edges.
 type edgeRows struct {
 	cols int
 	data []float32 // [edges, cols]
 }
 
-// appended is append outside the heap.
+// appended works like append, but keeps the data outside the Go heap.
 func appended(data []float32, x ...float32) []float32 {
 	if n := len(data) + len(x); n > cap(data) {
 		more := mem.Make[float32](max(1<<12, 2*n))[:len(data)]
@@ -29,7 +30,7 @@ func appended(data []float32, x ...float32) []float32 {
 	return append(data, x...)
 }
 
-// readEdgeArray takes the features of edges of an array [E, C], or [E].
+// readEdgeArray reads features of edges from an array [E, C] or [E].
 func readEdgeArray(e *edgeSource, a arraySource, key string) error {
 	r, err := a.open(key, 1, 2)
 	if err != nil {
@@ -41,7 +42,7 @@ func readEdgeArray(e *edgeSource, a arraySource, key string) error {
 		e.rows.cols = r.Shape[1]
 	}
 	if int64(r.Shape[0]) != e.edges.NumEdges() || e.rows.cols < 1 {
-		return fmt.Errorf("%s: %w: shape %s for %d edges; want a row of features for each",
+		return fmt.Errorf("%s: %w: shape %s for %d edges; give one row of features for each edge",
 			a.name(key), ErrMismatch, npy.ShapeString(r.Shape), e.edges.NumEdges())
 	}
 	if r.Fortran && e.rows.cols > 1 && r.Shape[0] > 1 {
@@ -66,7 +67,7 @@ func readEdgeArray(e *edgeSource, a arraySource, key string) error {
 	return nil
 }
 
-// readEdgeRowTable takes the features of edges from a table with a row for each edge.
+// readEdgeRowTable reads features of edges from a table with one row for each edge.
 func readEdgeRowTable(e *edgeSource, path string) error {
 	var row []float64
 	n := int64(0)
@@ -99,7 +100,7 @@ func readEdgeRowTable(e *edgeSource, path string) error {
 
 func finite(x float32) bool { return x <= math.MaxFloat32 && x >= -math.MaxFloat32 }
 
-// checkEdgeRows reports the first number that is NaN or infinite.
+// checkEdgeRows reports the first feature that is NaN or infinite.
 func checkEdgeRows(rows []float32, cols int) error {
 	if i := slices.IndexFunc(rows, func(x float32) bool { return !finite(x) }); i >= 0 {
 		return fmt.Errorf("edge %d, column %d is %g: %w; repair or remove it in the source", i/cols,
@@ -108,9 +109,9 @@ func checkEdgeRows(rows []float32, cols int) error {
 	return nil
 }
 
-// placeEdgeRows brings the rows of the source's edges into the order of g. An edge that exists only
-// as a reverse has the row of its reverse; an edge that comes several times has the mean of its
-// rows.
+// placeEdgeRows brings the feature rows of the source's edges into the order of the edges of g. An
+// edge that was added only as a reverse gets the row of the original edge. An edge that comes
+// several times gets the mean of its rows.
 func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 	cols := e.rows.cols
 	if cols == 0 {
@@ -124,7 +125,7 @@ func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 		why = "links cannot be the task (--split-links)"
 	}
 	if why != "" {
-		return nil, fmt.Errorf("%s: %w: %s where edges have features; leave it out, or the "+
+		return nil, fmt.Errorf("%s: %w: %s if edges have features; leave out that option, or the "+
 			"features, with --ignore", e.options.In, ErrMismatch, why)
 	}
 	all := mem.Make[float32](len(g.Indices) * cols)
@@ -136,12 +137,13 @@ func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 		if times[at]++; times[at] == 2 {
 			several++
 		}
-		for c, x := range row(at) { // the mean so far
+		for c, x := range row(at) { // the mean of the rows so far
 			row(at)[c] = x + (e.rows.data[i*cols+c]-x)/float32(times[at])
 		}
 	}, func(at, reverse int64) { copy(row(at), row(reverse)) })
 	if several > 0 && !e.reverses {
-		e.note("%d edges%s come several times: they have the mean of the features", several, e.of())
+		e.note("%d edges%s come several times; each gets the mean of its feature rows",
+			several, e.of())
 	}
 	return all, nil
 }

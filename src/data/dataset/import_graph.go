@@ -12,18 +12,19 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// graphSource is a graph that is imported: the vertices of each type and the edges of each
-// relation. A graph without types has one of each, without names. All graphs take the same steps:
+// graphSource is a graph that is being imported: the vertices of each type and the edges of each
+// relation. A graph without types has one type and one relation, without names. All graphs take the
+// same steps:
 //
 //	read ─> reverse ─> build ─> links, or labels and split ─> scale ─> write
 //
-// Edges name vertices by their number within their type until build has made rows of them.
+// Until build makes rows of them, edges name a vertex by its number within its type.
 type graphSource struct {
 	options   ImportOptions
 	named     bool // types and relations have names
 	types     []*source
 	relations []*edgeSource
-	*findings          // findings about the edges
+	*findings          // findings about the edges of all relations
 	release   []func() // functions that free the sources of streamed features
 }
 
@@ -39,19 +40,20 @@ func (g *graphSource) free() {
 	}
 }
 
-// read fills in types and relations.
+// read reads all types and relations.
 func (g *graphSource) read() error {
 	o, f := &g.options, formats[g.options.Format]
-	if f.typed != nil && o.Table.Nodes == "" && f.typed(o) { // --nodes names the one table there is
+	// with --nodes there is only one node table, so there are no types
+	if f.typed != nil && o.Table.Nodes == "" && f.typed(o) {
 		if o.linkTask() != "" {
-			return badOption("labels of links are of graphs without vertex types: leave " +
-				"--link-classes and --link-numbers out, or import the relation alone as such a " +
-				"graph")
+			return badOption("labels of links are supported only in graphs without vertex types; " +
+				"leave out --link-classes and --link-numbers, or import the relation alone as " +
+				"such a graph")
 		}
 		if o.Reverse && o.Undirected == Yes {
-			return badOption("--reverse and --undirected exclude each other: if a relation joins " +
-				"a type to itself, --undirected adds the reverse edges to it, and --reverse " +
-				"makes a relation of them")
+			return badOption("--reverse and --undirected exclude each other; give one. If a " +
+				"relation joins a type to itself, --undirected adds the reverse edges to that " +
+				"relation, and --reverse makes a new relation of them")
 		}
 		g.named = true
 		return f.readTyped(g)
@@ -64,14 +66,15 @@ func (g *graphSource) read() error {
 		if f.files != "" {
 			needs = "; one with them has " + f.files
 		}
-		return badOption("%s: the graph has no vertex types and relations, whose reverses "+
-			"--reverse adds%s; --undirected adds the reverse of every edge", o.In, needs)
+		return badOption("%s: --reverse adds the reverses of relations, but the graph has no "+
+			"vertex types and relations%s; use --undirected, which adds the reverse of every edge",
+			o.In, needs)
 	}
 	s := g.addType("")
 	return f.read(g.addRelation(graph.Relation{}, s, s))
 }
 
-// addType adds a type, whose source the caller fills.
+// addType adds a vertex type with the given name. The caller fills the source that it returns.
 func (g *graphSource) addType(kind string) *source {
 	in := &importer{options: g.options, findings: g.findings}
 	if g.named {
@@ -83,7 +86,7 @@ func (g *graphSource) addType(kind string) *source {
 	return s
 }
 
-// addRelation adds a relation, whose edges the caller reads.
+// addRelation adds a relation between two types. The caller adds its edges.
 func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSource {
 	in := from.importer
 	if g.named {
@@ -94,7 +97,7 @@ func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSourc
 	return e
 }
 
-// schema names types and relations; it is zero for a graph without types.
+// schema returns the names of types and relations. It is zero for a graph without types.
 func (g *graphSource) schema() (s graph.Schema) {
 	if !g.named {
 		return s
@@ -108,7 +111,7 @@ func (g *graphSource) schema() (s graph.Schema) {
 	return s
 }
 
-// tables describes the rows of each type; it is nil without types.
+// tables describes the feature rows of each type. It is nil for a graph without types.
 func (g *graphSource) tables() (tables []Table) {
 	for _, s := range g.types {
 		t := Table{Vertices: int64(s.vertices), FeatureType: Float32}
@@ -123,7 +126,7 @@ func (g *graphSource) tables() (tables []Table) {
 	return tables
 }
 
-// starts returns where the vertices of each type begin among all, [T+1].
+// starts returns the number of the first vertex of each type among all vertices, [T+1].
 func (g *graphSource) starts() []int64 {
 	starts := []int64{0}
 	for i, s := range g.types {
@@ -145,7 +148,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	if err := schema.Check(); err != nil {
 		return r, fmt.Errorf("%s: %w", o.In, err)
 	}
-	of := -1 // the relation whose edges are links
+	of := -1 // index of the relation whose edges are links; -1 if there is none
 	if o.SplitLinks != "" {
 		if of, err = g.linked(&schema); err != nil {
 			return r, err
@@ -184,7 +187,7 @@ func (g *graphSource) write() (r ImportReport, err error) {
 			return r, err
 		}
 	}
-	if o.DryRun { // a dry run reads the rows too, to note what is odd in them
+	if o.DryRun { // a dry run reads the feature rows too, to note what is unusual in them
 		for _, s := range g.types {
 			if err := s.checkFeatures(); err != nil {
 				return r, err
@@ -231,7 +234,8 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	return r, w.Close()
 }
 
-// count checks the number of vertices and, if only the edges give it, fixes it.
+// count checks the number of vertices. If the files do not give it, the largest id in the edges
+// does.
 func (g *graphSource) count() error {
 	if g.named {
 		return checkVertices(g.starts()[len(g.types)])
@@ -247,10 +251,10 @@ func (g *graphSource) count() error {
 	return nil
 }
 
-// reverse adds the reverses of relations: of all relations if Reverse is set, otherwise of the
-// relations that join two types and whose edges have no direction. If a relation joins a type to
-// itself and its edges have no direction, the reverses join the relation itself. The new relations
-// are filled when the original relation is built, which then no longer needs its own edges.
+// reverse adds the reverses of relations: of all relations if Reverse is set, otherwise of those
+// that join two types and whose edges have no direction. If a relation joins a type to itself and
+// its edges have no direction, the reverse edges become edges of that relation. A new relation gets
+// its edges when the original relation is built, which then needs its own edges no more.
 func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()
@@ -267,8 +271,9 @@ func (g *graphSource) reverse() error {
 			case o.Undirected == Yes:
 				cure = "leave --undirected out"
 			}
-			return fmt.Errorf("%s: %w: relation %s is there twice: the source has the reverses "+
-				"of %s already; %s, or take the relation out of the source", g.options.In, ErrValue,
+			return fmt.Errorf("%s: %w: relation %s would come twice, because the source already "+
+				"has the reverses of %s; %s, or take that relation out of the source",
+				g.options.In, ErrValue,
 				reverse, e, cure)
 		}
 		to := g.addRelation(reverse, e.to, e.from)
@@ -280,10 +285,12 @@ func (g *graphSource) reverse() error {
 	return nil
 }
 
-// addReverses adds the reverses of the edges with the given numbers, which ascend; nil means all
-// edges. An edge from a vertex to itself has no reverse.
+// addReverses adds to e the reverses of edges of another relation, the argument of, which may be e
+// itself. The argument numbers lists these edges in ascending order; nil means all edges. An edge
+// from a vertex to itself has no reverse.
 func (e *edgeSource) addReverses(of *edgeSource, numbers []int64) {
-	edges, n, cols := of.edges, int64(0), int64(of.rows.cols) // edges: as they are now
+	// the chunks of edges as they are now; additions are not visited
+	edges, n, cols := of.edges, int64(0), int64(of.rows.cols)
 	edges.Each(func(edges []graph.Edge) {
 		for _, edge := range edges {
 			at := n
@@ -316,7 +323,7 @@ func (e *edgeSource) isUndirected() bool {
 // symmetric reports whether the relation also has the reverse of every edge.
 func (e *edgeSource) symmetric() bool { return e.from == e.to && e.isUndirected() }
 
-// build makes the rows of all relations.
+// build makes the in-edge rows of all relations.
 func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 	starts := g.starts()
 	r.Vertices = starts[len(g.types)]
@@ -337,12 +344,13 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 		}
 		r.Weighted = r.Weighted || rows.weights != nil
 		if rows.cols > 0 && r.EdgeFeatures > 0 && rows.cols != r.EdgeFeatures {
-			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, and others "+
-				"have %d; name as many for each relation in --edge-features, or leave edge_attr "+
-				"out of --keys", g.options.In, ErrMismatch, e, rows.cols, r.EdgeFeatures)
+			return all, fmt.Errorf("%s: %w: edges of %s have %d columns of features, but others "+
+				"have %d; name the same number of columns for each relation in --edge-features, "+
+				"or leave edge_attr out of --keys",
+				g.options.In, ErrMismatch, e, rows.cols, r.EdgeFeatures)
 		}
 		r.EdgeFeatures = max(r.EdgeFeatures, rows.cols)
-		if e.reverses { // the reversed edges are counted already
+		if e.reverses { // the original relation counted these edges already
 			cleaning = graph.CleanReport{After: cleaning.After, Reversed: cleaning.After}
 		}
 		r.Cleaning.Add(cleaning)
@@ -351,8 +359,9 @@ func (g *graphSource) build(r *ImportReport) (all []relationRows, err error) {
 	return all, nil
 }
 
-// build makes the rows of a relation. If edges have weights, features or labels, the edges are kept
-// in the order in which they were added, so that these can be found.
+// build makes the in-edge rows of one relation. If edges have weights, features or labels, it keeps
+// the edges in the order in which they were added, so that the weight, features or label of each
+// edge can be found.
 func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err error) {
 	o := graph.CleanOptions{Undirected: e.symmetric(), KeepLoops: e.options.KeepLoops ||
 		e.from != e.to, KeepDuplicates: e.options.KeepDuplicates, Merge: e.options.Weights}
@@ -364,8 +373,9 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	case e.weights != nil:
 		rows.g, rows.weights, report, err = e.edges.BuildWeighted(n, o, e.weights)
 		if errors.Is(err, graph.ErrKeptDuplicates) {
-			err = fmt.Errorf("%w: leave out --keep-duplicates, which adds up the weights of an "+
-				"edge that comes several times, or the weights, with --ignore", err)
+			err = fmt.Errorf("%w; leave out --keep-duplicates, so that the weights of an edge "+
+				"that comes several times are added up, or leave out the weights, with --ignore",
+				err)
 		}
 		if err == nil {
 			err = e.checkSums(rows.g, rows.weights)
@@ -391,7 +401,7 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 		rows.free()
 		return relationRows{}, report, err
 	}
-	if to := e.to.vertices; to < rows.g.NumVertices() { // there are rows only of targets
+	if to := e.to.vertices; to < rows.g.NumVertices() { // only targets have rows
 		indptr := mem.Make[int64](to + 1)
 		copy(indptr, rows.g.Indptr)
 		mem.Free(rows.g.Indptr)
@@ -400,7 +410,8 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	return rows, report, nil
 }
 
-// of returns the text " of " with the name of the relation, for a report; "" without types.
+// of returns " of " and the name of the relation, for a report. It returns "" for a graph without
+// types.
 func (e *edgeSource) of() string {
 	if e.from.kind == "" {
 		return ""
@@ -408,18 +419,19 @@ func (e *edgeSource) of() string {
 	return " of " + e.String()
 }
 
-// tellDefaults notes relations without weights or features where others have some.
+// tellDefaults notes the relations that have no weights or no features, if other relations have
+// some.
 func (g *graphSource) tellDefaults(all []relationRows) {
 	for i, rows := range all {
 		if e := g.relations[i]; e.reverses {
 			continue
 		} else if rows.weights == nil && slices.ContainsFunc(all,
 			func(r relationRows) bool { return r.weights != nil }) {
-			g.note("the edges%s have no weights, unlike others: each weighs 1", e.of())
+			g.note("unlike others, the edges%s have no weights; each gets the weight 1", e.of())
 		}
 		if rows.cols == 0 && slices.ContainsFunc(all,
 			func(r relationRows) bool { return r.cols > 0 }) {
-			g.note("the edges%s have no features, unlike others: each has zeros",
+			g.note("unlike others, the edges%s have no features; each gets zeros",
 				g.relations[i].of())
 		}
 	}
@@ -428,21 +440,22 @@ func (g *graphSource) tellDefaults(all []relationRows) {
 // tellMerged notes that several weights of an edge became one.
 func (e *edgeSource) tellMerged(c graph.CleanReport) {
 	of := e.of()
-	if e.reverses { // the other relation, which these edges reverse, reports it
+	if e.reverses { // the original relation reports its merged weights
 		return
 	}
 	if c.Unequal > 0 {
-		e.note("%d edges%s come several times with weights that differ: each has their %s; "+
+		e.note("%d edges%s come several times with weights that differ; each gets their %s; "+
 			"--merge-weights chooses sum, mean, max, min or first", c.Unequal, of,
 			cmp.Or(e.options.Weights, graph.MergeSum))
 	}
 	if c.Uneven > 0 {
-		e.note("%d pairs of edges%s were given in both directions with weights that differ: each "+
-			"direction keeps its own", c.Uneven, of)
+		e.note("%d pairs of edges%s were given in both directions with weights that differ; each "+
+			"direction keeps its own weight", c.Uneven, of)
 	}
 }
 
-// labelled returns the type with labels, nil if none has them. Without types it is the only one.
+// labelled returns the type whose vertices have labels, or nil if there is none. In a graph without
+// types it returns the only type.
 func (g *graphSource) labelled() (labels *source, err error) {
 	if !g.named {
 		return g.types[0], nil
@@ -464,7 +477,8 @@ func (g *graphSource) labelled() (labels *source, err error) {
 	return labels, nil
 }
 
-// of returns the text " of " with the name of the type, for a report; "" without types.
+// of returns " of " and the name of the type, for a report. It returns "" for a graph without
+// types.
 func (s *source) of() string {
 	if s.kind == "" {
 		return ""
@@ -483,7 +497,8 @@ func (s *source) scale(split graph.Split) error {
 	return nil
 }
 
-// describeLinks puts the links into a report; the argument of lists the relations that hold them.
+// describeLinks adds a description of the links to a report. The argument of has the indices of the
+// relations that hold them.
 func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of []int) {
 	e := g.relations[of[0]]
 	r.Task, r.Classes, r.Links = e.from.task(), e.linkOutputs, describeLinks(links)
@@ -498,11 +513,12 @@ func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of 
 	r.Split = "of links of " + e.String() + ": " + g.options.SplitLinks
 	for _, k := range of[1:] {
 		r.Links += "; the edges of " + g.relations[k].String() +
-			" are these pairs, too, and leave with them"
+			" are the same pairs, so they lose the validation and test links too"
 	}
 }
 
-// tell puts what was found into a report, with the name of the type where there are types.
+// tell adds what was found in the files to a report. If there are types, notes begin with the name
+// of the type.
 func (g *graphSource) tell(r *ImportReport) {
 	for _, s := range g.types {
 		if s.kind == "" {
@@ -569,18 +585,18 @@ func (g *graphSource) writeFeatures(w *Writer, t int) error {
 	return rows.Close()
 }
 
-// writeLabels writes the labels of a type, and no label for the vertices of other types; it turns
-// the split into one of all vertices.
+// writeLabels writes the labels of one type, and "no label" for the vertices of all other types. It
+// turns the split, which numbers vertices within the type, into a split of all vertices.
 func (g *graphSource) writeLabels(w *Writer, s *source, split *splitSource) error {
 	of := s.truths()
 	if len(g.types) == 1 {
 		return w.Labels(of.Data)
 	}
 	labels := mem.Make[uint8](int(w.Meta.Vertices) * of.Width)
-	g.release = append(g.release, func() { mem.Free(labels) }) // after Close
+	g.release = append(g.release, func() { mem.Free(labels) }) // the labels are needed until Close
 	if w.Meta.Task != task.Multilabel {
 		for i := range labels {
-			labels[i] = 0xff // class -1, number NaN: none
+			labels[i] = 0xff // all bits set means no label: class -1, or a number that is NaN
 		}
 	}
 	first := g.starts()[slices.Index(g.types, s)]
@@ -595,8 +611,8 @@ func (g *graphSource) writeLabels(w *Writer, s *source, split *splitSource) erro
 	return w.Labels(labels)
 }
 
-// writeIDs keeps the ids of the source, unless they are the vertices' numbers. With types the id of
-// a vertex is its type, a slash, and its id within the type.
+// writeIDs keeps the ids of the source, unless each equals the number of its vertex. With types,
+// the id of a vertex is its type, a slash, and its id within the type.
 func (g *graphSource) writeIDs(w *Writer) error {
 	if s := g.types[0]; !g.named {
 		if s.originals != nil {

@@ -12,7 +12,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// integersOf returns ids as integers if all are integers in their usual form, otherwise nil.
+// integersOf returns the ids as integers, or nil if any is not an integer in its usual form.
 func integersOf(ids []string) []int64 {
 	numbers := make([]int64, len(ids))
 	for i, id := range ids {
@@ -31,8 +31,8 @@ func integer(id string) (int64, bool) {
 	return x, err == nil && strconv.FormatInt(x, 10) == id
 }
 
-// wholeNumber returns the integer that a number such as 1.0, 1e5 or +1 stands for; "" for other
-// texts: 01 is a word.
+// wholeNumber returns the integer that a number such as 1.0, 1e5 or +1 stands for, as text. It
+// returns "" for any other text; 01 counts as a word.
 func wholeNumber(id string) string {
 	x, ok := table.ParseFloat([]byte(id))
 	if !strings.ContainsAny(id, ".eE+") || !ok || x != math.Trunc(x) || math.Abs(x) >= 1<<53 {
@@ -50,21 +50,21 @@ func isRounded(id string) bool {
 	return is && number && float && point && n > 10 && int64(len(fraction)) < n
 }
 
-// oddIDs looks for ids that are not integers among ids that are.
+// oddIDs counts ids of unusual kinds among ids that are integers.
 type oddIDs struct {
 	integers           int
 	whole, none, other oddID
 	rounded            oddID
-	wholes             []string // the ids counted in whole, as integers
+	wholes             []string // the integers that the ids counted in the field whole stand for
 }
 
-// oddID counts the ids of a kind, and keeps the first of them and its line.
+// oddID counts the ids of one kind. It keeps the first of them and its line.
 type oddID struct {
 	id          string
 	line, count int
 }
 
-// see looks at an id that has not been seen before.
+// see counts an id that has not been seen before.
 func (o *oddIDs) see(id string, line int) {
 	if _, ok := integer(id); ok {
 		o.integers++
@@ -85,25 +85,28 @@ func (o *oddIDs) see(id string, line int) {
 	}
 }
 
-// tell returns an error for ids that would name other vertices than the user meant, and notes ids
-// that make all other ids words. ids has all ids.
+// tell returns an error for ids that would name other vertices than the user meant. It notes ids
+// because of which all other ids are taken as words. The map ids has all ids.
 func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) error {
 	at := func(of oddID) string { return fmt.Sprintf("%s: line %d", path, of.line) }
 	switch {
 	case o.rounded.count > 0:
 		return fmt.Errorf("%s: %w: vertex %q is in scientific notation, as spreadsheets write "+
-			"long numbers, whose other digits are lost: ids that differ there would be one "+
-			"vertex; write the column as text, or as with pandas: df[column].astype(\"int64\")",
+			"long numbers, so its last digits are lost, and ids that differ in these would "+
+			"become one vertex; write the column as text, or as integers, in pandas by "+
+			"df[column].astype(\"int64\")",
 			at(o.rounded), ErrValue, o.rounded.id)
 	case slices.ContainsFunc(o.wholes, func(x string) bool { _, both := ids[x]; return both }):
-		return fmt.Errorf("%s: %w: vertex %q among ids that are integers: %s would be another "+
-			"vertex; write ids alike, as with pandas: df[column].astype(\"int64\")", at(o.whole),
+		return fmt.Errorf("%s: %w: vertex %q is among ids that are integers, so %s would be "+
+			"another vertex although it is the same number; write ids alike, in pandas by "+
+			"df[column].astype(\"int64\")", at(o.whole),
 			ErrValue, o.whole.id, wholeNumber(o.whole.id))
 	case o.none.count > 0 && o.other.count == 0 && o.integers+o.whole.count > 0:
-		return fmt.Errorf("%s: %w: vertex %q among ids that are numbers: it seems to be missing; "+
-			"remove the row or fill it in", at(o.none), ErrValue, o.none.id)
+		return fmt.Errorf("%s: %w: vertex %q among ids that are numbers seems to be a missing "+
+			"id; remove the row or fill it in", at(o.none), ErrValue, o.none.id)
 	case o.none.count > 0:
-		s.note("line %d of %s names the vertex %q, which may stand for none; it is a vertex here",
+		s.note("line %d of %s names the vertex %q, which may mean a missing id; it is taken as a "+
+			"vertex",
 			o.none.line, filepath.Base(path), o.none.id)
 	}
 	if o.integers+o.other.count == 0 && o.whole.count > 0 {
@@ -116,14 +119,15 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 	}
 	if o.integers > 0 && odd.count > 0 {
 		n := o.other.count + o.whole.count
-		s.note("%d of %d ids are no integers, such as %q on line %d of %s, so that all are words",
+		s.note("%d of %d ids are not integers, such as %q on line %d of %s, so all ids are kept "+
+			"as words",
 			n, n+o.integers, odd.id, odd.line, filepath.Base(path))
 	}
 	return nil
 }
 
-// alike returns the first vertex, by its bytes, whose id is the same number or, failing that,
-// differs only in capitals; "" if there is none.
+// alike returns the first vertex, in byte order, whose id is the same number as id. If there is
+// none, it returns the first whose id differs from id only in capitals, or "".
 func (s *source) alike(id string) (other string, number bool) {
 	x, is := table.ParseFloat([]byte(id))
 	for of := range s.places {
@@ -142,8 +146,8 @@ func (s *source) alike(id string) (other string, number bool) {
 	return other, number
 }
 
-// keepIDs keeps the ids of the source in the order of the vertices, unless they equal the vertex
-// numbers.
+// keepIDs keeps the ids of the source in the order of the vertices, unless each equals the number
+// of its vertex.
 func keepIDs(s *source, ids []string) {
 	file := "original_id.npy"
 	if s.kind != "" {

@@ -15,7 +15,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// aliases are the names of arrays in known data sets. The first of each is the one for --keys.
+// aliases lists the names that arrays have in known data sets. --keys uses the first name of each
+// list.
 var aliases = map[string][]string{
 	"edge_index": {"edge_index", "edges", "edge_list"},
 	"x": {"x", "features", "feats", "feat", "feature", "node_feat", "node_feats",
@@ -23,9 +24,9 @@ var aliases = map[string][]string{
 	"y":         {"y", "labels", "label", "node_label", "node_labels"},
 	"ids":       {"ids"},
 	"num_nodes": {"num_nodes", "num_vertices"},
-	// one number an edge
+	// an array of one number for each edge
 	"edge_weight": weightNames,
-	// one row an edge
+	// an array of one row for each edge
 	"edge_attr": {"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"},
 	"train":     {"train", "train_idx", "train_index", "idx_train"},
 	"valid": {"valid", "valid_idx", "valid_index", "idx_valid", "val", "val_idx",
@@ -36,18 +37,18 @@ var aliases = map[string][]string{
 	"test_mask":  {"test_mask", "test_masks"},
 }
 
-// weightNames are what weights of edges are usually called.
+// weightNames are usual names of edge weights.
 var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
 
 // timeNames are names of columns and arrays with times of edges.
 var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times",
 	"ts", "unixtime", "unix_time", "datetime", "date", "year", "timeset"}
 
-// noTime is the note on a time that is not read.
-const noTime = "a time, which is not used: a vertex reads edges from its future, too"
+// noTime ends the note about a time that is not read.
+const noTime = "a time, which is not used, so a vertex also reads edges from its future"
 
-// isTime reports whether a name is that of a time, also of nodes or edges (node_year), or ends with
-// a word for a moment: creationDate, block_timestamp.
+// isTime reports whether a name is that of a time, also of a time of nodes or edges (node_year), or
+// ends with a word for a moment: creationDate, block_timestamp.
 func isTime(name string) bool {
 	words := wordsOf(name)
 	n := len(words)
@@ -62,7 +63,8 @@ func isTime(name string) bool {
 		slices.Contains([]string{"timestamp", "timestamps", "datetime", "date"}, words[n-1])
 }
 
-// wordsOf returns the words of a name in lower case: fullName and full_name have two.
+// wordsOf returns the words of a name in lower case: fullName and full_name both give full and
+// name.
 func wordsOf(name string) (words []string) {
 	begin := 0
 	for i, r := range name + "_" {
@@ -79,13 +81,13 @@ func wordsOf(name string) (words []string) {
 	return words
 }
 
-// usedTime is the note on a time that is read as something else.
-const usedTime = "a time, which a model reads as any other number, to 7 digits; and a vertex " +
-	"reads edges from its future"
+// usedTime ends the note about a time that is read as something else.
+const usedTime = "a time, which a model reads like any other number, to 7 digits; and a vertex " +
+	"also reads edges from its future"
 
-// timeOf says whether a column "is" a time, if its name says so; "seems to be" one, if only its
-// first values do; or neither (""). It looks at both, because the values of travel_time, full time
-// and works_at are no moments. It returns "" for a column without values.
+// timeOf returns "is" if a column's name is that of a time, "seems to be" if only its first values
+// look like times, and otherwise "". It looks at both, because columns such as travel_time, full
+// time and works_at hold no times. It returns "" for a column without values.
 func timeOf(name string, values []string) string {
 	values = slices.DeleteFunc(values, table.Missing)
 	all := func(is func(string) bool) bool {
@@ -108,17 +110,17 @@ func timeOf(name string, values []string) string {
 	return ""
 }
 
-// dated returns text to add to an error about a number if the number is a date.
+// dated returns text to add to an error about a text that is not a number, if the text is a date.
 func dated(text string) string {
 	if !isDate(text) {
 		return ""
 	}
-	return ": it seems to be a time; make a number of it, as days since a first one, or leave it " +
-		"out"
+	return ": it seems to be a time; turn it into a number, such as days since a first day, or " +
+		"leave it out"
 }
 
-// tellTime notes that a time, or what seems to be one, is read as something else, and returns the
-// reason.
+// tellTime notes that a time is read as something else, and returns the words of the note. The
+// argument is comes from timeOf.
 func (in *importer) tellTime(what, as, is string) string {
 	if is == "" {
 		return ""
@@ -127,8 +129,8 @@ func (in *importer) tellTime(what, as, is string) string {
 	return "it " + is + " a time"
 }
 
-// tellTimes notes an array or file of weights or features of edges if the first values of a column
-// seem to be times.
+// tellTimes notes that an array or file of weights or features of edges seems to hold times, as the
+// first values of a column show.
 func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
 	for _, values := range columns {
 		if is := timeOf(array, values); is != "" {
@@ -138,7 +140,8 @@ func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
 	}
 }
 
-// beginOf returns the first numbers in rows of cols as texts, by columns.
+// beginOf returns the first numbers of each column as texts. rows has rows of cols numbers, one
+// after the other.
 func beginOf[T float32 | float64](rows []T, cols int) [][]string {
 	columns := make([][]string, min(cols, len(rows)))
 	for at, x := range rows[:min(len(rows), firstValues*cols)] {
@@ -162,14 +165,14 @@ func isMoment(field string) bool {
 	return is && x >= 631152000 && x < 2208988800 || isDate(field)
 }
 
-// isDate reports whether a field is a date such as 2012-01-31, perhaps with a time after it, or one
-// of eight digits.
+// isDate reports whether a field is a date such as 2012-01-31, perhaps with a time after it, or a
+// date of eight digits.
 func isDate(field string) bool {
 	end := min(len(field), 10)
 	rest := field[end:]
 	if rest != "" && (len(rest) == 1 || rest[0] != 'T' && rest[0] != ' ' || rest[1] < '0' ||
 		rest[1] > '9') {
-		return false // 10.10.2020.1
+		return false // such as 10.10.2020.1
 	}
 	day := strings.NewReplacer("/", "-", ".", "-").Replace(field[:end])
 	for _, form := range []string{time.DateOnly, "02-01-2006", "01-02-2006"} {
@@ -182,16 +185,16 @@ func isDate(field string) bool {
 }
 
 // weights are names of arrays and columns with weights or features of edges. Every importer calls
-// ignoredWeights for what it does not read, so the names are listed only here.
+// ignoredWeights for what it does not read, so only this list needs these names.
 var weights = append([]string{
 	"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"}, weightNames...)
 
-// noWeights says why such an array is ignored.
+// noWeights says why an array of weights or features of edges is ignored.
 const noWeights = "features of edges are read from an array edge_attr or the columns of " +
 	"--edge-features, and weights from a column or array edge_weight alone"
 
-// ignoredWeights returns a note for an array or column whose name is that of weights, and "" for
-// others.
+// ignoredWeights returns a note for an array or column that is not read, if its name is that of
+// weights, and otherwise "".
 func ignoredWeights(name string) string {
 	if !slices.Contains(weights, strings.ToLower(name)) {
 		return ""
@@ -200,15 +203,14 @@ func ignoredWeights(name string) string {
 }
 
 const (
-	edgeTypes = "edges of several types: a graph with types names its arrays by them; every edge " +
-		"would count alike"
-	vertexTypes = "vertices of several types: a graph with types names its arrays by them; all " +
-		"would share one kind of feature row and label"
-	linkTask = "a task of links takes them by --split-links, and their labels by --link-classes " +
-		"or " +
-		"--link-numbers"
-	manyTask = "many graphs with a label each: graph-level tasks are not supported; what is " +
-		"learnt is a label of each vertex of one graph"
+	edgeTypes = "edges of several types: give each type arrays or a table of its own " +
+		"(docs/guide/typed.md); without types every edge would count alike"
+	vertexTypes = "vertices of several types: give each type arrays or a table of its own " +
+		"(docs/guide/typed.md); without types all would share one kind of feature row and label"
+	linkTask = "links to predict: give them by --split-links, and their labels by --link-classes " +
+		"or --link-numbers"
+	manyTask = "many graphs with one label each: graph-level tasks are not supported, because a " +
+		"model learns a label for each vertex of one graph"
 	sparseTask = "sparse features are not supported under this name; save them dense, as " +
 		"x.toarray(), or as attr_data, attr_indices, attr_indptr and attr_shape of the CSR matrix"
 	temporal  = "a graph that changes with time is not supported; save the edges of one moment"
@@ -216,8 +218,8 @@ const (
 		"vertex for each hyperedge"
 )
 
-// refused are arrays and columns that change the meaning of a graph: it is not imported without
-// them, unless --ignore names them.
+// refused are arrays and columns that change the meaning of a graph. A graph that has one is not
+// imported without it, unless --ignore names it.
 var refused = map[string]string{
 	"edge_type": edgeTypes, "edge_types": edgeTypes, "etype": edgeTypes, "etypes": edgeTypes,
 	"edge_reltype": edgeTypes, "relation": edgeTypes, "relations": edgeTypes, "rel": edgeTypes,
@@ -239,7 +241,7 @@ var refused = map[string]string{
 	"snapshots":            temporal, "hyperedge_index": hyperTask,
 }
 
-// refusal returns an error for an array or column that is refused, nil for others.
+// refusal returns an error if an array or column is one of those refused, and otherwise nil.
 func (in *importer) refusal(where, name string) error {
 	why := refused[strings.ToLower(name)]
 	if why == "" || slices.Contains(in.options.Ignore, name) ||
@@ -258,14 +260,14 @@ func (in *importer) refuseKeys(a arraySource) error {
 	return nil
 }
 
-// find returns the name that the array with the given meaning has in a, "" if there is none. A name
-// from the options takes precedence over the usual ones.
+// find returns the name of the array in a that has the given meaning, or "" if there is none. A
+// name from the options takes precedence over the usual names.
 func (in *importer) find(a arraySource, meaning string) string {
 	if key, ok := in.options.Keys[meaning]; ok {
 		switch {
 		case a.Has(key):
 			return in.used(key, meaning)
-		case in.own == nil: // otherwise another type may have the array
+		case in.own == nil: // if the flag is for several types, another type may have the array
 			return ""
 		}
 	}
@@ -280,8 +282,9 @@ func (in *importer) find(a arraySource, meaning string) string {
 	return ""
 }
 
-// otherMask returns an array whose name, such as is_train, makes it a mask as for columns, if there
-// is one to train. It returns "" if there is none, or if the meaning is not that of a mask.
+// otherMask returns the name of an array that, like is_train, marks a list of the split as columns
+// do, if the set has such an array for training. It returns "" if it has none, or if the meaning is
+// not that of a mask.
 func (in *importer) otherMask(a arraySource, meaning string) string {
 	key, trains := "", slices.ContainsFunc(slices.Concat(aliases["train"], aliases["train_mask"]),
 		a.Has)
@@ -301,7 +304,7 @@ func (in *importer) otherMask(a arraySource, meaning string) string {
 	return key
 }
 
-// used notes that an array was read with a meaning.
+// used records that an array was read with a meaning, and returns its name.
 func (in *importer) used(key, meaning string) string {
 	if in.read == nil {
 		in.read = map[string]string{}
@@ -310,7 +313,7 @@ func (in *importer) used(key, meaning string) string {
 	return key
 }
 
-// meanings say what an array with a meaning is taken as.
+// meanings says as what an array with each meaning is read.
 var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asLabel, "ids": asID,
 	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature,
 	asLinkLabel: asLinkLabel}
@@ -361,8 +364,8 @@ func (in *importer) noteUnread(a arraySource) error {
 		case note != "":
 			in.notes = append(in.notes, note)
 		case sure && a.hasCodes(name):
-			in.note("array %s is not read; if it has 0, 1 and 2 for vertices that train, "+
-				"validate and test, --split takes it as a .npy file", name)
+			in.note("array %s is not read; if it has 0, 1 and 2 for training, validation and "+
+				"test vertices, save it as a .npy file and give that to --split", name)
 		case sure:
 			in.note("array %s is not read; if it marks the vertices to train, call it train_mask",
 				name)
@@ -373,7 +376,7 @@ func (in *importer) noteUnread(a arraySource) error {
 	return nil
 }
 
-// noteWeights says that the values of an adjacency matrix are dropped, if they are not all 1.
+// noteWeights notes that the values of an adjacency matrix are ignored, if any of them is not 1.
 func (in *importer) noteWeights(a arraySource, key string) error {
 	r, err := a.open(key, 1)
 	if err != nil {
@@ -393,8 +396,8 @@ func (in *importer) noteWeights(a arraySource, key string) error {
 	return err
 }
 
-// rival names another array that could have the meaning of the array that was read, and the option
-// that chooses; "" if there is none.
+// rival returns a text that names another array that could have the same meaning as the array that
+// was read, and the option that chooses between them. It returns "" if there is no other.
 func (in *importer) rival(a arraySource, name string) string {
 	meaning := in.read[name]
 	for _, other := range aliases[meaning] {
@@ -405,8 +408,8 @@ func (in *importer) rival(a arraySource, name string) string {
 	return ""
 }
 
-// matrixPart returns the use of an array whose name belongs to a sparse matrix, "" for other
-// arrays.
+// matrixPart returns as what an array is read if its name belongs to a sparse matrix, and ""
+// otherwise.
 func matrixPart(name string) string {
 	rest, of := strings.CutPrefix(name, "attr_")
 	switch strings.TrimPrefix(rest, "adj_") {
@@ -423,7 +426,8 @@ func matrixPart(name string) string {
 
 var splitMeanings = []string{"train", "valid", "test", "train_mask", "valid_mask", "test_mask"}
 
-// isSplitKey reports whether a name is one of a split, which is read later or replaced by --split.
+// isSplitKey reports whether a name is that of an array of the split, which is read later or
+// replaced by --split.
 func (in *importer) isSplitKey(a arraySource, name string) bool {
 	return slices.ContainsFunc(splitMeanings, func(meaning string) bool {
 		return slices.Contains(aliases[meaning], name) || in.options.Keys[meaning] == name ||
@@ -431,14 +435,14 @@ func (in *importer) isSplitKey(a arraySource, name string) bool {
 	})
 }
 
-// checkKeys returns an error for unknown keys.
+// checkKeys returns an error for names in --keys that mean nothing.
 func (o *ImportOptions) checkKeys() error {
 	if len(o.Keys) > 0 && o.Format != "npz" {
-		return badOption("keys name arrays of the format npz, not of %s", o.Format)
+		return badOption("--keys names arrays of format npz; leave it out with format %s", o.Format)
 	}
 	for _, meaning := range slices.Sorted(maps.Keys(o.Keys)) {
 		if aliases[meaning] == nil {
-			return badOption("key %q means nothing here; it may be one of %s",
+			return badOption("--keys: %q is not an array that is read; use one of %s",
 				meaning, strings.Join(slices.Sorted(maps.Keys(aliases)), ", "))
 		}
 	}
@@ -466,9 +470,9 @@ var foreignKinds = map[string]string{
 	".net": networkX + "read_pajek(FILE)) writes a dataset",
 	".lgl": "an LGL file of igraph; in Python, halognn.write_dataset(DIR, " +
 		"igraph.Graph.Read_Lgl(FILE).to_networkx()) writes a dataset",
-	".tgf": "a TGF file; cut it before the line #: what is after it, import as a table",
-	".json": "JSON: of nodes and links, in Python, halognn.write_dataset(DIR, " +
-		"networkx.node_link_graph(json.load(open(FILE)))) writes a dataset; of other forms, " +
+	".tgf": "a TGF file; cut it at the line #, and import the part after that line as a table",
+	".json": "JSON; if it has nodes and links, halognn.write_dataset(DIR, " +
+		"networkx.node_link_graph(json.load(open(FILE)))) in Python writes a dataset; otherwise " +
 		"write the edges as a table",
 	".jsonl": "JSON, an object a line; write the edges as a table, as with " +
 		"pandas.read_json(FILE, lines=True)",
@@ -476,14 +480,16 @@ var foreignKinds = map[string]string{
 		"pandas.read_json(FILE, lines=True)",
 	".gdf": "a GDF file of GUESS and Gephi; cut it before the line edgedef> into a node table " +
 		"and an edge table, whose first lines name the columns",
-	".nt":  "RDF triples, whose edges have types: a graph with types names its arrays by them",
-	".ttl": "RDF triples, whose edges have types: a graph with types names its arrays by them",
+	".nt": "RDF triples, whose edges have types: give each type arrays or a table of its own " +
+		"(docs/guide/typed.md)",
+	".ttl": "RDF triples, whose edges have types: give each type arrays or a table of its own " +
+		"(docs/guide/typed.md)",
 }
 
 var planetoidFiles = []string{".x", ".tx", ".allx", ".y", ".ty", ".ally", ".graph", ".index"}
 
-// foreign returns an error for an input whose name shows that no importer reads it, or another one
-// does.
+// foreign returns an error if the extension of an input shows that no importer reads it, or that
+// another one does.
 func foreign(path, format string) error {
 	base := strings.TrimSuffix(strings.ToLower(path), ".gz")
 	ext := filepath.Ext(base)

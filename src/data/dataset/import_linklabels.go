@@ -16,7 +16,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// linkTask returns the task if it predicts labels of links, otherwise "".
+// linkTask returns the task if it is one that predicts labels of links, and otherwise "".
 func (o *ImportOptions) linkTask() string {
 	if of := task.Labelling(o.Task); of != nil {
 		return of.Name
@@ -24,7 +24,7 @@ func (o *ImportOptions) linkTask() string {
 	return ""
 }
 
-// linkFlag is the option that names the labels of links.
+// linkFlag returns the flag that names the labels of links.
 func (o *ImportOptions) linkFlag() string {
 	if o.Task == task.LinkNumbers {
 		return "--link-numbers"
@@ -32,13 +32,14 @@ func (o *ImportOptions) linkFlag() string {
 	return "--link-classes"
 }
 
-// checkLinkLabels returns an error for labels of links that cannot be read.
+// checkLinkLabels returns an error if the options ask for labels of links that cannot be read.
 func (o *ImportOptions) checkLinkLabels() error {
 	switch {
 	case o.linkTask() == "":
 		return nil
 	case o.SplitLinks == "" || len(o.LinkLabels) == 0:
-		return badOption("task %s needs links and the name of their labels", o.Task)
+		return badOption("task %s needs --split-links, and the names of the labels by "+
+			"--link-classes or --link-numbers", o.Task)
 	case o.Task == task.LinkClasses && len(o.LinkLabels) > 1:
 		return badOption("--link-classes %s: a link has one class; name one column",
 			strings.Join(o.LinkLabels, ","))
@@ -55,14 +56,15 @@ func (o *ImportOptions) checkLinkLabels() error {
 	return nil
 }
 
-// labelFile returns the file with the labels of a list of links; it lies beside the list.
+// labelFile returns the path of the file with the labels of one list of links. The file lies beside
+// the list.
 func (o *ImportOptions) labelFile(split int) string {
 	return filepath.Join(o.SplitLinks, graph.SplitNames[split]+"_"+strings.Join(o.LinkLabels,
 		",")+".npy")
 }
 
-// edgeLabels returns the names of the labels that edges have. It is nil if links have no labels, or
-// if files beside the links have them.
+// edgeLabels returns the names of the columns or the array with labels of edges. It is nil if links
+// have no labels, or if files beside the lists of links have the labels.
 func (o *ImportOptions) edgeLabels() []string {
 	if _, err := os.Stat(o.labelFile(0)); o.linkTask() == "" || err == nil {
 		return nil
@@ -70,8 +72,8 @@ func (o *ImportOptions) edgeLabels() []string {
 	return o.LinkLabels
 }
 
-// edgeColumns returns the columns of the edge table that hold numbers, and the option that names
-// them.
+// edgeColumns returns the columns of the edge table that hold labels or features of edges, and the
+// flag that names the columns.
 func (o *ImportOptions) edgeColumns() (names []string, flag string) {
 	if o.linkTask() != "" {
 		return o.edgeLabels(), o.linkFlag()
@@ -79,7 +81,7 @@ func (o *ImportOptions) edgeColumns() (names []string, flag string) {
 	return o.Table.EdgeFeatures, "--edge-features"
 }
 
-// readLabelArray takes the labels of edges of an array [E, C], or [E].
+// readLabelArray reads labels of edges from an array [E, C] or [E].
 func readLabelArray(e *edgeSource, a arraySource, key string) error {
 	if !a.Has(key) {
 		return fmt.Errorf("%s: no array %q, which %s names; it holds %s", a.path, key,
@@ -88,9 +90,9 @@ func readLabelArray(e *edgeSource, a arraySource, key string) error {
 	return readEdgeArray(e, a, e.used(key, asLinkLabel))
 }
 
-// placeLinkLabels brings the labels of the source's edges into the order of g. It is an error if an
-// edge that comes several times, or the two directions of an edge in a symmetric graph, have
-// different labels.
+// placeLinkLabels brings the labels of the source's edges into the order of the edges of g. If an
+// edge comes several times with different labels, or the two directions of an edge in a symmetric
+// graph have different labels, it returns an error.
 func placeLinkLabels(e *edgeSource, g *graph.CSC) (all []float32, err error) {
 	cols := e.rows.cols
 	if cols == 0 {
@@ -113,14 +115,15 @@ func placeLinkLabels(e *edgeSource, g *graph.CSC) (all []float32, err error) {
 				own := all[at*int64(cols):][:cols]
 				if known[at] != 0 && !slices.Equal(own, label) && err == nil {
 					err = fmt.Errorf("%s: the edges between %s and %s have two labels, %v and "+
-						"%v: %w; a link has one: leave the other edge out", e.options.In, idOf(
-						e.from, edge.Src()), idOf(e.from, edge.Dst()), own, label, ErrValue)
+						"%v: %w; a link has one label: leave one of the edges out",
+						e.options.In, idOf(
+							e.from, edge.Src()), idOf(e.from, edge.Dst()), own, label, ErrValue)
 				}
 				copy(own, label)
 				known[at] = 1
 			}
 			at := g.Find(edge.Src(), edge.Dst())
-			if at < 0 { // a loop is not a link
+			if at < 0 { // the edge was dropped, because it joins a vertex to itself
 				continue
 			}
 			put(at)
@@ -132,7 +135,7 @@ func placeLinkLabels(e *edgeSource, g *graph.CSC) (all []float32, err error) {
 	return all, err
 }
 
-// idOf returns the id of a vertex in the source.
+// idOf returns the id that a vertex has in the source.
 func idOf(s *source, v graph.VertexID) string {
 	switch {
 	case s.names != nil:
@@ -143,8 +146,8 @@ func idOf(s *source, v graph.VertexID) string {
 	return strconv.Itoa(int(v))
 }
 
-// labelLinks gives links their labels, if the options ask for it: those of the edges of g, or those
-// in files beside the links.
+// labelLinks gives links their labels, if the options ask for it. The labels are those of the edges
+// of g, or come from files beside the lists of links.
 func labelLinks(e *edgeSource, g *graph.CSC, links *graph.LinkSplit) error {
 	of := task.Labelling(e.from.task())
 	if of == nil {
@@ -164,8 +167,8 @@ func labelLinks(e *edgeSource, g *graph.CSC, links *graph.LinkSplit) error {
 			err = checkLinkClasses(values[k], width)
 		}
 		if err == nil && k > 0 && width != cols {
-			err = fmt.Errorf("%d columns, but the labels of training links have %d: %w; give all "+
-				"lists as many", width, cols, ErrMismatch)
+			err = fmt.Errorf("%d columns, but the labels of training links have %d: %w; give the "+
+				"labels of all lists the same number of columns", width, cols, ErrMismatch)
 		}
 		cols = width
 		if err != nil {
@@ -195,14 +198,16 @@ func labelLinks(e *edgeSource, g *graph.CSC, links *graph.LinkSplit) error {
 	return nil
 }
 
-// edgeLabelsOf returns the labels of links, which are those of the same edges.
+// edgeLabelsOf returns the labels of links. The label of a link is that of the edge between its
+// ends.
 func edgeLabelsOf(e *edgeSource, g *graph.CSC, links []graph.Link) (values []float32, err error) {
 	cols := int64(e.rows.cols)
 	for _, l := range links {
 		at := g.Find(l.Source, l.Target)
 		if at < 0 {
-			return nil, fmt.Errorf("the link from %s to %s is not an edge that has labels; give "+
-				"all labels beside the links, as %s", idOf(e.from, l.Source), idOf(e.to, l.Target),
+			return nil, fmt.Errorf("the link from %s to %s has no edge with a label; put the "+
+				"labels of all links into files beside the lists, such as %s",
+				idOf(e.from, l.Source), idOf(e.to, l.Target),
 				filepath.Base(e.options.labelFile(0)))
 		}
 		values = append(values, e.placed[at*cols:(at+1)*cols]...)

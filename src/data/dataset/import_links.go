@@ -8,14 +8,14 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// linked returns the relation whose edges are the links.
+// linked returns the index of the relation whose edges are the links.
 func (g *graphSource) linked(s *graph.Schema) (int, error) {
 	switch name := g.options.LinksOf; {
 	case !g.named:
 		return 0, nil
 	case name == "":
-		return 0, badOption("--task links: the graph has relations; say whose edges are the "+
-			"links: --relation %s", s.Relations[0])
+		return 0, badOption("--task links: the graph has several relations; name the one whose "+
+			"edges are the links, such as --relation %s", s.Relations[0])
 	default:
 		of, err := s.Relation(name)
 		if err != nil {
@@ -25,14 +25,14 @@ func (g *graphSource) linked(s *graph.Schema) (int, error) {
 	}
 }
 
-// takeLinks turns the edges of a relation into links. It returns them, and the numbers of the
-// relations that graph.Schema.Links lists: this one, and the others that hold the same pairs. It
-// takes the validation and test links out of all these relations, in both directions. Another
-// relation holds the same pairs if it is named as the reverse or if most of its pairs (leak) are
-// links in either direction, whatever its name: so does a reverse with an edge more or less, and
-// the reverse of a reverse. Other relations keep their edges, which is noted; with KeepLeaks all
-// do. It is an error if there are no training links. Memory: 16 bytes a vertex, and 8 an edge of
-// other relations between the same types.
+// takeLinks turns the edges of relation r into links. It returns the links, and the indices of the
+// relations that graph.Schema.Links lists: r, and the relations that hold the same pairs. It takes
+// the validation and test links out of all these relations, in both directions. Another relation
+// holds the same pairs if its name is that of the reverse, or if most of its pairs (leak) are links
+// in either direction, whatever its name. So a reverse with an edge more or less is found too, and
+// so is the reverse of a reverse. The remaining relations keep their edges, which is noted; with
+// KeepLeaks all relations but r do. Without training links takeLinks returns an error. Memory: 16
+// bytes for each vertex, and 8 for each edge of other relations between the same types.
 func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSplit, of []int,
 	err error) {
 	o, own, starts := &g.options, g.relations[r], g.starts()
@@ -41,7 +41,7 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 	defer freeWide(wide, all[r].g)
 	symmetric := own.from == own.to && wide.Reciprocal() == wide.NumEdges()
 	of = []int{r}
-	pairs := map[int][]graph.Link{} // pairs of each other relation between the same types
+	pairs := map[int][]graph.Link{} // pairs of each other relation that joins the same types
 	for k, other := range g.relations {
 		if k == r || !(other.from == own.to && other.to == own.from || other.from == own.from &&
 			other.to == own.to) {
@@ -88,19 +88,20 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 			}
 		}
 		if stay > 0 && !slices.Contains(of, k) {
-			g.note("%d edges of %s join the ends of validation and test links and stay "+
-				"in the graph, so a model reads them: leave the relation out if its edges give "+
-				"the links away", stay, g.relations[k])
+			g.note("%d edges of %s join the ends of validation or test links and stay in the "+
+				"graph, so a model reads them; leave that relation out if its edges give the "+
+				"links away", stay, g.relations[k])
 		}
 	}
 	return links, of, nil
 }
 
-// A relation gives the links away if at least the share leak of its pairs are links. That leaves
-// room for a reverse with an edge more or less.
+// A relation gives the links away if at least the share leak of its pairs are links. The share is
+// below 1, so that a reverse with an edge more or less is found too.
 const leak = 0.8
 
-// wideRows turns rows of the vertices from number first on into rows of all; it shares the edges.
+// wideRows returns a graph with a row for every vertex of all types. g has the rows of consecutive
+// vertices, from the number in first on; all other rows are empty. Both graphs share the edges.
 func wideRows(g *graph.CSC, first int64, starts []int64) graph.CSC {
 	if len(starts) == 2 { // with one type, g has the rows of all vertices
 		return *g
@@ -113,14 +114,15 @@ func wideRows(g *graph.CSC, first int64, starts []int64) graph.CSC {
 	return wide
 }
 
-// freeWide frees what wideRows made of g.
+// freeWide frees the memory that wideRows took for g.
 func freeWide(wide graph.CSC, g *graph.CSC) {
 	if len(wide.Indptr) > 0 && &wide.Indptr[0] != &g.Indptr[0] {
 		mem.Free(wide.Indptr)
 	}
 }
 
-// pairs returns the distinct edges of all targets, whose numbers begin at first.
+// pairs returns the distinct edges of the relation. first is the number of the first target among
+// all vertices.
 func (r *relationRows) pairs(first int64) (pairs []graph.Link) {
 	for v := range r.g.NumVertices() {
 		row := r.g.InNeighbours(graph.VertexID(v))
@@ -134,7 +136,7 @@ func (r *relationRows) pairs(first int64) (pairs []graph.Link) {
 	return pairs
 }
 
-// samePairs counts the pairs that are edges of g, in either direction.
+// samePairs counts how many of the pairs are edges of g, in either direction.
 func samePairs(g *graph.CSC, pairs []graph.Link) (same float64) {
 	for _, l := range pairs {
 		if g.Has(l) || g.Has(l.Reverse()) {

@@ -14,7 +14,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// readNPZ reads an .npz archive or a directory of .npy files, in one of three layouts.
+// readNPZ reads an .npz archive or a directory of .npy files, in one of three layouts:
 //
 //	attributed graph   adj_indptr, adj_indices, adj_shape (scipy CSR); attr_data, attr_indices,
 //	                   attr_indptr, attr_shape or attr_matrix; labels [N]. Made undirected, as is
@@ -23,9 +23,9 @@ import (
 //	                   test_idx or train_mask, ...
 //	scipy              a sparse matrix by scipy.sparse.save_npz in place of edge_index
 //
-// The arrays of the last two have other names too: see aliases. A directory that holds several
-// archives must have one with the graph and at most one with the split: arrays train, valid, test.
-// Beside .npy files an archive may hold the scipy matrix.
+// Arrays of the last two layouts may have other names too: see aliases. If a directory holds
+// several archives, exactly one must have the graph, and at most one the split (arrays train,
+// valid, test). An archive beside .npy files may hold the scipy matrix.
 func readNPZ(e *edgeSource) error {
 	s := e.from
 	if err := readOrigin(s, s.options.In); err != nil {
@@ -39,9 +39,10 @@ func readNPZ(e *edgeSource) error {
 	if err != nil {
 		return err
 	}
-	s.release = append(s.release, func() { _ = set.Close() }) // features are streamed later
+	// features are streamed later, so the archive stays open
+	s.release = append(s.release, func() { _ = set.Close() })
 	a := arraySource{set, path}
-	// The archive is the matrix of a directory; the .npy files are the other arrays.
+	// In a directory, the archive holds the matrix, and .npy files hold the other arrays.
 	if in := s.options.In; path != in && isScipy(a) {
 		a = arraySource{joined{set, npyDir(in)}, in}
 	}
@@ -89,7 +90,7 @@ func readNPZ(e *edgeSource) error {
 	return err
 }
 
-// readCount reads the number of vertices, which features and labels must match.
+// readCount reads the number of vertices, which must be that of the rows of features and labels.
 func readCount(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 0, 1)
 	if err != nil {
@@ -105,7 +106,8 @@ func readCount(s *source, a arraySource, key string) error {
 	return s.setVertices(n[0], a.name(key))
 }
 
-// graphArchive finds the archive of the graph, and registers an archive of the split beside it.
+// graphArchive finds the archive with the graph. If there is an archive with the split beside it,
+// graphArchive registers that too.
 func graphArchive(s *source) (string, error) {
 	in := s.options.In
 	info, err := os.Stat(in)
@@ -138,9 +140,9 @@ func graphArchive(s *source) (string, error) {
 		}
 	}
 	if len(graphs) != 1 || len(splits) > 1 {
-		return "", fmt.Errorf("%s: %d archives with a graph (edge_index, adj_indptr or a scipy "+
-			"matrix) and %d with a split (train, test); "+
-			"want one, and at most one: name the file with --in, and the split with --split", in,
+		return "", fmt.Errorf("%s: %d archives have a graph (edge_index, adj_indptr or a scipy "+
+			"matrix) and %d have a split (train, test), but only one of each is read; name the "+
+			"file with --in, and the split with --split", in,
 			len(graphs), len(splits))
 	}
 	if len(rows) > 0 {
@@ -204,7 +206,7 @@ func readPlain(e *edgeSource, a arraySource) error {
 	return addScipy(e, a)
 }
 
-// readVertices reads the number of the vertices, their features and labels.
+// readVertices reads the number of vertices, their features and their labels.
 func readVertices(s *source, a arraySource) error {
 	if n := s.find(a, "num_nodes"); n != "" {
 		if err := readCount(s, a, n); err != nil {
@@ -212,7 +214,7 @@ func readVertices(s *source, a arraySource) error {
 		}
 	}
 	x, y := s.find(a, "x"), s.find(a, "y")
-	for _, key := range []string{x, y} { // the first one gives the number of vertices
+	for _, key := range []string{x, y} { // the first one that exists gives the number of vertices
 		if key == "" || s.vertices != unknown {
 			continue
 		}
@@ -240,8 +242,8 @@ func readVertices(s *source, a arraySource) error {
 	return err
 }
 
-// readWeights reads a number for each edge, in the order of the edges. Arrays with columns are
-// features of edges, not weights.
+// readWeights reads a weight for each edge, in the order of the edges. An array with several
+// columns holds features of edges, so it is not read here.
 func readWeights(e *edgeSource, a arraySource) error {
 	key := e.find(a, "edge_weight")
 	if key == "" || slices.Contains(e.options.LinkLabels, key) {
@@ -253,8 +255,8 @@ func readWeights(e *edgeSource, a arraySource) error {
 	}
 	defer r.Close()
 	if n := e.edges.NumEdges(); int64(r.Elems()) != n {
-		return fmt.Errorf("%s: shape %s for %d edges: %w: want a weight for each; --ignore %s "+
-			"leaves them out",
+		return fmt.Errorf("%s: shape %s for %d edges: %w: give one weight for each edge; "+
+			"--ignore %s leaves them out",
 			a.name(key), npy.ShapeString(r.Shape), n, ErrValue, key)
 	}
 	at := 0
@@ -271,8 +273,9 @@ func readWeights(e *edgeSource, a arraySource) error {
 	return err
 }
 
-// readIDs keeps the ids that the vertices have in the source, integers or words. Still, the edges
-// and the split of the archive name vertices by their rows; --split names them by their ids.
+// readIDs keeps the ids that vertices have in the source, which are integers or words. The edges
+// and the split in the archive nevertheless name vertices by their rows; only --split names them by
+// these ids.
 func readIDs(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 1)
 	if err != nil {
@@ -288,8 +291,8 @@ func readIDs(s *source, a arraySource, key string) error {
 			for v, x := range numbers {
 				if float && (x >= 1<<digits || x <= -1<<digits) {
 					return fmt.Errorf("%s: vertex %d is %d: %w: numbers of type %s hold whole "+
-						"numbers below 2^%d alone, so that digits are lost; save the ids as "+
-						"int64 or words", a.name(key), v, x, ErrValue, r.DType[1:], digits)
+						"numbers below 2^%d only, so digits are lost; save the ids as int64 or "+
+						"as words", a.name(key), v, x, ErrValue, r.DType[1:], digits)
 				}
 				ids = append(ids, strconv.FormatInt(x, 10))
 			}
@@ -314,7 +317,8 @@ func readIDs(s *source, a arraySource, key string) error {
 	return nil
 }
 
-// noEdges is the error about missing edges: it lists the arrays found and says what to do.
+// noEdges returns the error that the edges are missing. It lists the arrays that are there, and
+// says what to do.
 func noEdges(a arraySource) error {
 	has := func(part string) bool {
 		return slices.ContainsFunc(a.Names(), func(n string) bool {
@@ -325,7 +329,7 @@ func noEdges(a arraySource) error {
 	switch {
 	case has("edge_index") || has("__"):
 		return fmt.Errorf(
-			"%s: %w: edges of several types: a graph with types names its arrays by them: "+
+			"%s: %w: edges of several types: give each type arrays or a table of its own, called "+
 				"edge_index,SOURCE,NAME,TARGET and x,TYPE; %s",
 			a.path, ErrValue, holds)
 	case a.first("adj", "A", "adjacency") != "":
@@ -335,6 +339,6 @@ func noEdges(a arraySource) error {
 		return fmt.Errorf("%s: %w: the two ends of the edges are two arrays; save them as one: "+
 			"edge_index=numpy.stack([src, dst]); %s", a.path, ErrValue, holds)
 	}
-	return fmt.Errorf("%s: neither edge_index nor adj_indptr is there; %s; "+
-		"--keys edge_index=NAME says what the edges are called", a.path, holds)
+	return fmt.Errorf("%s: there is neither edge_index nor adj_indptr; %s; name the array of the "+
+		"edges by --keys edge_index=NAME", a.path, holds)
 }

@@ -12,13 +12,14 @@ import (
 	"halognn/src/model/task"
 )
 
-// cureNumbers says what to do about labels that are not classes.
+// cureNumbers says what to do about labels that are numbers, not classes.
 const cureNumbers = "--task regression trains a model to predict numbers; for classes cut their " +
 	"range, for example with numpy.digitize or pandas.qcut"
 
 func regression(s *source) bool { return s.options.Task == task.Regression }
 
-// makeTargets allocates the numbers to predict, all unknown.
+// makeTargets allocates the numbers to predict, and sets all to NaN, which means that a vertex has
+// none.
 func makeTargets(s *source, outputs int, file string) error {
 	if outputs < 1 || int64(outputs)*int64(s.vertices) > 1<<40 {
 		return fmt.Errorf("%s: %d columns of numbers for %d vertices: %w", file, outputs,
@@ -36,14 +37,15 @@ func makeTargets(s *source, outputs int, file string) error {
 	return nil
 }
 
-// setTarget sets number c of vertex v; NaN means that it has none.
+// setTarget sets the number that output c has to predict for vertex v. NaN means that the vertex
+// has none.
 func setTarget(s *source, v, c int, y float64) error {
 	if x := float32(y); math.IsInf(float64(x), 0) {
 		if s.classes == 1 {
 			c = ofOne
 		}
-		return badLabel(v, c, "has %g to predict: %w: want a finite float32; scale the numbers "+
-			"by their unit", y, ErrValue)
+		return badLabel(v, c, "has %g to predict: %w: the number must be a finite float32; "+
+			"choose a larger unit for the numbers", y, ErrValue)
 	}
 	s.targets[v*s.classes+c] = float32(y)
 	return nil
@@ -52,8 +54,8 @@ func setTarget(s *source, v, c int, y float64) error {
 var errNoTargets = fmt.Errorf("%w: there are no labels; --task regression needs a number or "+
 	"several for each vertex; name their columns with --label", ErrValue)
 
-// checkTargets returns an error about a vertex with only some of its numbers, and about numbers
-// that are all equal: there would be nothing to learn.
+// checkTargets returns an error if a vertex has only some of its numbers, or if a column has the
+// same number for every vertex, so that there is nothing to learn.
 func checkTargets(s *source) error {
 	if s.targets == nil {
 		return fmt.Errorf("%s: %w", s.options.In, errNoTargets)
@@ -85,7 +87,7 @@ func targetName(s *source, c int) string {
 	return fmt.Sprintf("number %d", c)
 }
 
-// readNumbers reads an array [N] or [N, C] of numbers to predict.
+// readNumbers reads the numbers to predict from an array [N] or [N, C].
 func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) error {
 	if r.IsText() {
 		return fmt.Errorf("%s: %w: it holds words; --task regression wants numbers", a.name(key),
@@ -113,10 +115,12 @@ func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) 
 	return nil
 }
 
-// setTableNumbers takes columns of a node table as numbers to predict. An empty field is none.
+// setTableNumbers takes columns of a node table as numbers to predict. An empty field means that
+// the vertex has none.
 func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) int,
 	columns [][]string) error {
-	if len(c.labels) == 0 { // checkTargets tells, because only one of several tables has the labels
+	// checkTargets reports missing labels, because only one of several tables has to have them
+	if len(c.labels) == 0 {
 		return nil
 	}
 	if err := makeTargets(s, len(columns), t.Path()); err != nil {
@@ -146,7 +150,7 @@ func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) 
 	return nil
 }
 
-// checkWhole returns an error about the first vertex that has only some of its numbers.
+// checkWhole returns an error for the first vertex that has only some of its numbers.
 func checkWhole(s *source) error {
 	for v := range s.vertices {
 		row, known := s.targets[v*s.classes:][:s.classes], 0
@@ -157,8 +161,8 @@ func checkWhole(s *source) error {
 		}
 		if known > 0 && known < s.classes {
 			lacks := slices.IndexFunc(row, func(y float32) bool { return y != y })
-			return badLabel(v, lacks, "has no number to predict, and %d in other columns: %w; "+
-				"give it all, or none", known, ErrValue)
+			return badLabel(v, lacks, "has no number to predict here, but has %d in other "+
+				"columns: %w; give it all of them, or none", known, ErrValue)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"halognn/src/data/dataset/table"
 )
 
-// readOGB reads the raw folder of an OGB node property data set.
+// readOGB reads the raw folder of an OGB node property data set:
 //
 //	raw/edge.csv.gz  num-node-list.csv.gz  num-edge-list.csv.gz     u,v    N    E
 //	raw/node-feat.csv.gz  node-label.csv.gz                         one row a vertex
@@ -22,7 +22,8 @@ import (
 //	                                                                [2, E], node_feat, node_label
 //	split/NAME/{train,valid,test}.csv.gz                            one vertex id a row
 //
-// In may also be the folder raw itself, without a split. Files may also be unpacked, as .csv.
+// The option In may also name the folder raw itself; then there is no split. Files may also be
+// unpacked, as .csv.
 func readOGB(e *edgeSource) error {
 	s := e.from
 	e.undirected = true
@@ -58,7 +59,7 @@ func readOGB(e *edgeSource) error {
 	return s.findSplit("split/*")
 }
 
-// readsOGB notes what the files of a raw folder were taken as.
+// readsOGB adds to the report as what each file of a raw folder was read.
 func (s *source) readsOGB(raw string) {
 	for _, of := range []struct{ name, as string }{
 		{"data.npz", "edges, features"}, {"node-label.npz", asLabel}, {"edge.csv", asEdges},
@@ -85,7 +86,7 @@ func (s *source) readsOGB(raw string) {
 	s.unreadOGB(raw, known)
 }
 
-// unreadOGB notes what is in a folder beside the known files.
+// unreadOGB notes the files in a folder that are not read: those whose names are not known.
 func (in *importer) unreadOGB(dir string, known []string) {
 	for _, ext := range []string{".csv.gz", ".csv", ".npz", ".npy"} {
 		for _, name := range filesIn(dir, ext) {
@@ -113,7 +114,8 @@ func readOGBBinary(e *edgeSource, raw, path string) error {
 	if err != nil {
 		return err
 	}
-	s.release = append(s.release, func() { _ = z.Close() }) // features are streamed later
+	// features are streamed later, so the archive stays open
+	s.release = append(s.release, func() { _ = z.Close() })
 	a := arraySource{z, path}
 	nodes, err := all[int64](a, "num_nodes_list")
 	if err != nil {
@@ -211,7 +213,7 @@ func readOGBText(e *edgeSource, raw string) error {
 	return nil
 }
 
-// readWeightTable takes the weights of a table with a row for each edge.
+// readWeightTable reads the weights of edges from a table with one row for each edge.
 func readWeightTable(e *edgeSource, path string) error {
 	var w [1]float64
 	n := int64(0)
@@ -235,8 +237,8 @@ func readWeightTable(e *edgeSource, path string) error {
 	return err
 }
 
-// haveRows returns an error if a table is so small that, even compressed, it cannot have a row for
-// each of n vertices. An empty path is no error.
+// haveRows returns an error if a table file is so small that, even compressed, it cannot have a row
+// for each of n vertices. An empty path is no error.
 func haveRows(path string, n int64) error {
 	if path == "" {
 		return nil
@@ -245,16 +247,17 @@ func haveRows(path string, n int64) error {
 	if err != nil {
 		return err
 	}
-	// The shortest row is a digit and a line end; deflate makes at most mostInflate bytes of one.
+	// The shortest row is a digit and a line end. Deflate expands one byte to at most mostInflate
+	// bytes.
 	const leastRow, mostInflate = 2, 1032
 	if most := info.Size() * mostInflate / leastRow; n > most+1 {
-		return fmt.Errorf("%s: %d bytes, too few for a row for each of the %d vertices that "+
-			"num-node-list says; fetch the data again", path, info.Size(), n)
+		return fmt.Errorf("%s has only %d bytes, too few for a row for each of the %d vertices "+
+			"that num-node-list counts; fetch the data again", path, info.Size(), n)
 	}
 	return nil
 }
 
-// onlyNumber reads a table of one number.
+// onlyNumber reads a table that holds a single number.
 func onlyNumber(dir, name string) (int64, error) {
 	path := either(dir, name)
 	if path == "" {
@@ -265,7 +268,8 @@ func onlyNumber(dir, name string) (int64, error) {
 	rows := 0
 	err := eachRow(path, table.Comma, func(r *table.Reader) error {
 		if rows++; rows > 1 {
-			return r.Errorf("a second graph; want a node property data set, which is one graph")
+			return r.Errorf("this row is a second graph, but a node property data set is one " +
+				"graph; import such a data set")
 		}
 		return r.Ints(x[:])
 	})
@@ -275,7 +279,8 @@ func onlyNumber(dir, name string) (int64, error) {
 	return x[0], err
 }
 
-// setTableFeatures registers the features of a table with a row for each vertex.
+// setTableFeatures registers the features in a table with one row for each vertex, which are
+// written later.
 func setTableFeatures(s *source, path string) error {
 	r, err := table.Open(path, table.Comma)
 	if err != nil {
@@ -313,8 +318,8 @@ func setTableFeatures(s *source, path string) error {
 	})
 }
 
-// readTableLabels reads labels from a table with a row for each vertex: one class or nan, or
-// several columns of 0 and 1.
+// readTableLabels reads labels from a table with one row for each vertex: one column with a class
+// or nan, or several columns of 0 and 1.
 func readTableLabels(s *source, path string) error {
 	var row []float64
 	var classes numberedClasses
@@ -374,14 +379,15 @@ func readTableLabels(s *source, path string) error {
 	return err
 }
 
-// findSplit registers the split folder if exactly one folder of the input matches a pattern.
+// findSplit registers the split folder if exactly one folder of the input matches the pattern
+// folders.
 func (s *source) findSplit(folders string) error {
 	found, _ := fs.Glob(os.DirFS(s.options.In), folders+"/train.csv*") // the pattern is sound
 	switch len(found) {
 	case 0:
 		if other, _ := fs.Glob(os.DirFS(s.options.In), folders+"/train.*"); len(other) > 0 {
-			s.note("the split %s is not read: want tables, as train.csv.gz; --split takes .npy "+
-				"files, too", filepath.Dir(other[0]))
+			s.note("the split %s is not read, because its files are no tables such as "+
+				"train.csv.gz; --split also reads .npy files", filepath.Dir(other[0]))
 		}
 		return nil
 	case 1:

@@ -20,7 +20,7 @@ func ogbRaw(in string) string {
 
 func hasTypedOGB(o *ImportOptions) bool { return either(ogbRaw(o.In), ogbCounts) != "" }
 
-// readOGB reads the raw folder of a heterogeneous OGB node property data set, such as ogbn-mag.
+// readOGB reads the raw folder of a heterogeneous OGB node property data set, such as ogbn-mag:
 //
 //	raw/num-node-dict.csv.gz                           the types, and below them their vertices
 //	raw/triplet-type-list.csv.gz                       source type, relation, target type
@@ -54,13 +54,13 @@ func (g *graphSource) readOGB() error {
 			return fmt.Errorf("%s: edge.csv.gz is missing; fetch the data again", dir)
 		}
 		e.reads(dir, filepath.Base(edges), asEdges, "")
-		// edge_reltype is the relation's number
+		// edge_reltype repeats the relation's number for every edge
 		e.unreadOGB(dir, []string{"edge", "num-edge-list", "edge_reltype"})
 		return readPairs(e, edges)
 	})
 }
 
-// readOGBTypes reads the types, and the features, labels and split of each.
+// readOGBTypes reads the vertex types, and the features, labels and split of each type.
 func (g *graphSource) readOGBTypes(path string) error {
 	var names []string
 	var counts []int64

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// origin is the file origin.json, which a program that makes .npy files puts beside them: it
-// describes the source that they were made from. The dataset is then described as an import of that
+// origin is the content of origin.json. A program that makes .npy files from another source writes
+// it beside them, to describe that source. The dataset is then described as an import of that
 // source.
 type origin struct {
 	Format     string      `json:"format"`
@@ -23,7 +23,7 @@ type origin struct {
 	Notes      []string    `json:"notes"`
 }
 
-// readOrigin reads origin.json, which a directory need not have.
+// readOrigin reads origin.json if the directory has one.
 func readOrigin(s *source, dir string) error {
 	path := filepath.Join(dir, "origin.json")
 	text, err := os.ReadFile(path)
@@ -36,7 +36,7 @@ func readOrigin(s *source, dir string) error {
 	o := &s.origin
 	if err == nil && (o.Classes < 0 || o.Classes > maxClasses ||
 		o.Classes > 0 && len(o.ClassNames) > 0 && len(o.ClassNames) != o.Classes) {
-		err = fmt.Errorf("%d classes and %d names of them: %w", o.Classes, len(o.ClassNames),
+		err = fmt.Errorf("%d classes, but %d names of classes: %w", o.Classes, len(o.ClassNames),
 			ErrValue)
 	}
 	if err != nil {
@@ -62,10 +62,11 @@ func noteParts(s *source) {
 	}
 }
 
-// checkOrigin compares origin.json with what was read.
+// checkOrigin checks that origin.json fits what was read.
 func checkOrigin(s *source) error {
 	if s.origin.Classes > 0 && s.labels == nil && s.marks == nil && s.targets == nil {
-		return fmt.Errorf("origin.json: %d classes, and no labels: %w", s.origin.Classes, ErrValue)
+		return fmt.Errorf("origin.json says that there are %d classes, but there are no labels: "+
+			"%w", s.origin.Classes, ErrValue)
 	}
 	for _, p := range s.origin.Parts {
 		if p.First < 0 || p.Count < 0 || p.Count > s.vertices-p.First {
@@ -76,5 +77,5 @@ func checkOrigin(s *source) error {
 	return nil
 }
 
-// maxClasses exceeds the number of classes in any dataset where each class has a label.
+// maxClasses is above the number of classes in any dataset in which each class has a label.
 const maxClasses = 1 << 24

@@ -21,7 +21,7 @@ type Reading struct {
 	Why     string `json:"why,omitempty"` // where there was a choice
 }
 
-// The uses that a column or array may have.
+// What a column or array may be read as.
 const (
 	asID          = "id"
 	asSource      = "source"
@@ -51,7 +51,7 @@ func (r Reading) String() string {
 	return text
 }
 
-// reads notes what a column or array was taken as.
+// reads adds to the report as what a column or array was read.
 func (f *findings) reads(of, name, as, why string) {
 	of = filepath.Base(of)
 	if n := len(f.reading) - 1; n >= 0 && (as == asFeature || as == asEdgeFeature) {
@@ -63,15 +63,16 @@ func (f *findings) reads(of, name, as, why string) {
 	f.reading = append(f.reading, Reading{Of: of, Name: name, As: as, Why: why})
 }
 
-// note adds a note of the report.
+// note adds a note to the report.
 func (f *findings) note(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
-// columnUse says how a column of a table is used, and why.
+// columnUse says as what a column of a table is used, and why.
 type columnUse struct{ as, why string }
 
-// readsColumns notes what the columns of a table were taken as, in their order.
+// readsColumns adds to the report as what each column of a table was read, in the order of the
+// columns.
 func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 	switch {
 	case t.HasNames && t.Why != "":
@@ -102,7 +103,7 @@ func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 	}
 }
 
-// tellComments notes lines that could be rows or comments, and what they were taken as.
+// tellComments notes lines that could be rows or comments, and says as which they were taken.
 func (in *importer) tellComments(t *table.Named) {
 	if t.Skipped > 0 {
 		in.note("%s: line %d begins with # or %% and is skipped as a comment, as are %d such "+
@@ -116,7 +117,7 @@ func (in *importer) tellComments(t *table.Named) {
 	}
 }
 
-// columnName returns the name of a column in reports.
+// columnName returns the name of a column for reports. A column without a name gets its number.
 func columnName(name string, column int) string {
 	if name == "" {
 		return fmt.Sprintf("%d, without a name,", column)
@@ -124,7 +125,8 @@ func columnName(name string, column int) string {
 	return name
 }
 
-// usual reports whether a name shows that a first row names the columns.
+// usual reports whether a name is one that columns usually have, which shows that the first row
+// names the columns.
 func (in *importer) usual(name string) bool {
 	o := &in.options.Table
 	lists := [][]string{sourceNames, targetNames, idNames, labelNames, splitNames, weightNames,
@@ -134,20 +136,21 @@ func (in *importer) usual(name string) bool {
 	return part >= 0 && !plain || isIndex(name, 0) || slices.ContainsFunc(lists,
 		func(names []string) bool {
 			return slices.ContainsFunc(names, func(n string) bool {
-				// n may be the number of a column without a name
+				// n may be the number of a column, because a column has no name
 				_, number := table.ParseInt([]byte(n))
 				return n != "" && !number && strings.EqualFold(n, name)
 			})
 		})
 }
 
-// openTable opens a table and finds the names of its columns; flags name some of them. If a flag
-// names a column by its number, as in tables without names, a comment is not taken for the names.
+// openTable opens a table and finds the names of its columns. flags are the column names that flags
+// give. If one of them is a number, as in a table without names, a comment is not taken as the
+// names.
 func (in *importer) openTable(path string, noHeader bool, flags ...string) (*table.Named, error) {
 	return table.OpenNamed(path, in.namesOf(noHeader, flags...))
 }
 
-// namesOf returns what is known of the first row of a table.
+// namesOf returns what is known about the first row of a table.
 func (in *importer) namesOf(noHeader bool, flags ...string) table.Names {
 	byNumber := slices.ContainsFunc(flags, func(n string) bool {
 		_, is := table.ParseInt([]byte(n))
@@ -157,29 +160,29 @@ func (in *importer) namesOf(noHeader bool, flags ...string) table.Names {
 		Remark: !byNumber}
 }
 
-// ofNodes returns the columns of a node table that flags name.
+// ofNodes returns the columns that flags name in the node table.
 func (o *TableOptions) ofNodes() []string {
 	return slices.Concat(o.Labels, o.Features, []string{o.ID, o.Split})
 }
 
-// ofEdges returns the columns of an edge table that flags name.
+// ofEdges returns the columns that flags name in the edge table.
 func (o *ImportOptions) ofEdges() []string {
 	t := &o.Table
 	return slices.Concat(t.EdgeFeatures, o.LinkLabels, []string{t.Source, t.Target, t.Weight})
 }
 
-// askProse returns an error if the names of the columns are words of a comment that may be a
-// sentence, unless they are in the usual order.
+// askProse returns an error if the names of the columns come from a comment that may as well be a
+// sentence, unless the names are the usual ones in the usual order.
 func askProse(t *table.Named, flags string, usual bool) error {
 	if usual || !t.MayBeProse() {
 		return nil
 	}
-	return t.Errorf("%w: the comment %.60q may name the columns or be a sentence: remove its mark "+
-		"if it names them%s, or say --no-header", ErrValue, t.Remark, flags)
+	return t.Errorf("%w: the comment %.60q may name the columns or be a sentence: if it names "+
+		"them, remove its comment mark%s, otherwise give --no-header", ErrValue, t.Remark, flags)
 }
 
-// column returns the index of the requested column of t, or, if none is requested, of the first
-// usual name that exists and is not left out; -1 if there is none.
+// column returns the index in t of the column that is asked for. If asked is "", it returns the
+// first column that has one of the usual names and is not left out. It returns -1 if there is none.
 func (in *importer) column(t *table.Named, asked, flag string, usual ...string) (int, error) {
 	if asked != "" {
 		i := slices.Index(t.Header, asked)
@@ -208,7 +211,7 @@ func (in *importer) column(t *table.Named, asked, flag string, usual ...string) 
 	return -1, nil
 }
 
-// notEmpty returns an error for an empty name of a column in a list of a flag.
+// notEmpty returns an error if a column name in the list of a flag is empty.
 func notEmpty(name, flag string) error {
 	if name == "" {
 		return badOption("%s: the name of a column is empty; name one, or leave it out", flag)

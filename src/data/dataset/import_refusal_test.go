@@ -129,7 +129,7 @@ func index(k int) *int { return &k }
 // Tables and archives that cannot be imported: each gives one clear error that says what to do, and
 // writes nothing.
 func TestImportRefusals(t *testing.T) {
-	const heterogeneous = "a graph with types names its arrays by them"
+	const heterogeneous = "give each type arrays or a table of its own"
 	nothing := func(testing.TB) map[string][]byte { return nil }
 	wide := utf16.Encode([]rune("\ufeffsource,target\n"))
 	var wideBytes bytes.Buffer
@@ -166,18 +166,18 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"link labels",
 			one("edge_label"),
-			[]string{"a task of links takes them by --split-links", "--link-classes or --link-numbers"},
+			[]string{"links to predict: give them by --split-links", "--link-classes or --link-numbers"},
 		},
-		{"links to predict", one("edge_label_index"), []string{"a task of links takes them by --split-links"}},
+		{"links to predict", one("edge_label_index"), []string{"links to predict: give them by --split-links"}},
 		{
 			"links that are not there",
 			one("neg_edge_index"),
-			[]string{"a task of links takes them by --split-links"},
+			[]string{"links to predict: give them by --split-links"},
 		},
 		{
 			"links to train on",
 			one("train_pos_edge_index"),
-			[]string{"a task of links takes them by --split-links"},
+			[]string{"links to predict: give them by --split-links"},
 		},
 		{"sparse features", one("x_indptr"),
 			[]string{"x_indptr", "sparse features are not supported", "x.toarray()", "attr_indptr"}},
@@ -236,7 +236,7 @@ func TestImportRefusals(t *testing.T) {
 		}))), []string{"number 0 is 7 for every vertex", "nothing to learn"}},
 		{"some of the numbers", regression(inArrays(plus("y", func(t testing.TB) []byte {
 			return array(t, []float64{1, 2, math.NaN(), 3, 4, 5}, 3, 2)
-		}))), []string{"y: vertex 1, column 0, has no number to predict, and 1 in other columns"}},
+		}))), []string{"y: vertex 1, column 0, has no number to predict here, but has 1 in other columns"}},
 		{"a number beyond float32", regression(inArrays(plus("y", func(t testing.TB) []byte {
 			return array(t, []float64{1, 2, 1e300}, 3)
 		}))), []string{"vertex 2 has 1e+300", "finite float32"}},
@@ -283,7 +283,7 @@ func TestImportRefusals(t *testing.T) {
 			inArrays(func(t testing.TB) map[string][]byte {
 				return map[string][]byte{"edge_index": array(t, []float64{0, math.NaN(), 1, 2}, 2, 2)}
 			}),
-			[]string{"NaN cannot be read", "leave out edges that lack one"},
+			[]string{"NaN cannot be read", "leave out edges without a source or a target"},
 		},
 		{
 			"more vertices than rows",
@@ -314,7 +314,7 @@ func TestImportRefusals(t *testing.T) {
 				o,
 			)
 			o.SplitIndex = index(10)
-		}, []string{"no split 10: 10 is there", "--split-index"}},
+		}, []string{"no split 10, because the number of splits is 10", "--split-index"}},
 		{"a second split of one", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(
 				plus(
@@ -345,11 +345,11 @@ func TestImportRefusals(t *testing.T) {
 		{"a key that means nothing", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(nothing)(t, dir, o)
 			o.Keys = map[string]string{"weights": "w"}
-		}, []string{`key "weights" means nothing here`, "edge_index, edge_weight, ids"}},
+		}, []string{`--keys: "weights" is not an array that is read`, "edge_index, edge_weight, ids"}},
 		{
 			"keys of a table",
 			asked(func(o *dataset.ImportOptions) { o.Keys = map[string]string{"x": "f"} }),
-			[]string{"keys name arrays of the format npz, not of csv"},
+			[]string{"--keys names arrays of format npz; leave it out with format csv"},
 		},
 
 		{"a scipy matrix that is not square", scipy("csr", plus("shape", func(t testing.TB) []byte {
@@ -491,7 +491,7 @@ func TestImportRefusals(t *testing.T) {
 				inArrays(nothing)(t, dir, o)
 				o.Table.Nodes = "nodes.csv"
 			},
-			[]string{"those of the format csv, not of npz"},
+			[]string{"need --format csv, but the format is npz"},
 		},
 		{"labels without a node table", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			edges(goodEdges)(t, dir, o)

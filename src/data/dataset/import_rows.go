@@ -11,7 +11,7 @@ import (
 	"halognn/src/data/dataset/table"
 )
 
-// eachRow calls visit with every row of a text table.
+// eachRow calls the function visit with every row of a text table.
 func eachRow(path string, sep table.Separator, visit func(r *table.Reader) error) error {
 	r, err := table.Open(path, sep)
 	if err != nil {
@@ -29,8 +29,8 @@ func eachRow(path string, sep table.Separator, visit func(r *table.Reader) error
 	}
 }
 
-// readPairs adds the edges of a table of two columns, source and destination. One header line is
-// skipped.
+// readPairs reads edges from a table with two columns, source and destination. It skips one header
+// line.
 func readPairs(e *edgeSource, path string) error {
 	var edge [2]int64
 	return eachRow(path, table.Comma, func(r *table.Reader) error {
@@ -57,7 +57,7 @@ func isHeader(r *table.Reader) bool {
 	return true
 }
 
-// eachChunk reads an array in chunks of n numbers.
+// eachChunk reads an array in chunks of at most n numbers.
 func eachChunk[T npy.Element](r *npy.Reader, n int, visit func(part []T) error) error {
 	buf := make([]T, min(n, 1<<14))
 	for n > 0 {
@@ -86,9 +86,9 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// filesIn returns the names in a directory that end in suffix, without suffix, sorted; none if it
-// cannot be read. It uses no pattern, because characters of the directory's own name could mean
-// something in one.
+// filesIn returns the names in a directory that end in suffix, sorted and without the suffix. It
+// returns none if the directory cannot be read. It does not use filepath.Glob, because the
+// directory's own name may contain pattern characters.
 func filesIn(dir, suffix string) (names []string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -99,7 +99,7 @@ func filesIn(dir, suffix string) (names []string) {
 	return names
 }
 
-// either returns dir/name.gz or dir/name, whichever exists; "" if neither does.
+// either returns dir/name.gz or dir/name, whichever exists, or "" if neither does.
 func either(dir, name string) string {
 	for _, p := range []string{filepath.Join(dir, name+".gz"), filepath.Join(dir, name)} {
 		if exists(p) {

@@ -12,8 +12,8 @@ func isScipy(a arraySource) bool {
 		(a.Has("indptr") && a.Has("indices") || a.Has("row") && a.Has("col"))
 }
 
-// addScipy adds an edge r -> c for every stored entry (r, c) of a square scipy matrix: CSR, CSC or
-// COO.
+// addScipy adds, for every stored entry of a square scipy matrix (CSR, CSC or COO), an edge from
+// the entry's row to its column.
 func addScipy(e *edgeSource, a arraySource) error {
 	format := "csr"
 	if a.Has("format") {
@@ -35,7 +35,8 @@ func addScipy(e *edgeSource, a arraySource) error {
 		return err
 	}
 	if len(shape) != 2 || shape[0] != shape[1] {
-		return fmt.Errorf("%s: %v, want a square matrix: a row and a column for each vertex",
+		return fmt.Errorf("%s: the shape is %v, but the matrix must be square: a row and a "+
+			"column for each vertex",
 			a.name("shape"), shape)
 	}
 	if e.from.vertices == unknown {
@@ -57,7 +58,7 @@ func addScipy(e *edgeSource, a arraySource) error {
 		"a.tocsr())", a.name("format"), format)
 }
 
-// addCOO adds the edges of two arrays of equal length.
+// addCOO adds the edges whose sources and destinations are in two arrays of equal length.
 func addCOO(e *edgeSource, a arraySource, from, to string) error {
 	rows, err := all[int64](a, from)
 	if err != nil {

@@ -11,112 +11,115 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// unknown is the vertex count of a source whose files do not give it: the largest id determines it.
+// unknown is the number of vertices of a source whose files do not say it. The largest id in the
+// edges then determines it.
 const unknown = -1
 
-// importer reads tables and arrays. It has the options that hold for the vertices of one type or
-// the edges of one relation, and what is noted about the files.
+// importer reads tables and arrays. It has the options for the vertices of one type or the edges of
+// one relation, and what the report says about the files.
 type importer struct {
 	options ImportOptions
-	read    map[string]string // meaning of each array that was read
-	// the flags that are given for this type or relation by its name, in a graph with types
+	read    map[string]string // meaning of each array that was read, by the array's name
+	// in a graph with types, the flags that name this type or relation
 	own        map[string]bool
-	known      []string // the names of types or relations that flags may use
+	known      []string // names of types or relations that flags may use before =
 	unlabelled bool     // --label names only labels of another type
 	*findings
 }
 
-// findings are what the report says about files. In a graph without types vertices and edges share
-// them.
+// findings are what the report says about files. In a graph without types, vertices and edges have
+// the same findings.
 type findings struct {
 	notes   []string
 	reading []Reading
-	// columns of edge tables that flags name: whether some table has the column
+	// for each column that flags name in edge tables: whether some table has it
 	columns map[string]bool
 }
 
-// source holds the vertices of one type, as read from foreign files: everything but the features is
-// in memory, large arrays outside the heap.
+// source holds the vertices of one type as they were read from foreign files. All but the features
+// is in memory; large arrays are outside the Go heap.
 type source struct {
 	*importer
 	kind       string // name of the type; "" in a graph without types
 	name       string // name of the dataset
 	vertices   int
 	labels     []int32
-	marks      []uint8   // several labels a vertex: [vertices, classes]
-	targets    []float32 // numbers to predict: [vertices, classes], NaN for none
+	marks      []uint8   // [vertices, classes] labels of 0 and 1, if vertices have several
+	targets    []float32 // [vertices, classes] numbers to predict; NaN if a vertex has none
 	classes    int
 	classNames []string
 	features   *features
-	scaling    *scaling     // scaling of the features; nil: they are stored as they are
-	given      *splitSource // split in the data; nil if none
+	scaling    *scaling     // scaling of the features; nil if they are stored as they are
+	given      *splitSource // split that comes with the data; nil if there is none
 	origin     origin
 	originals  []int64                   // ids in the source; nil if they are 0 to vertices-1
 	names      []string                  // ids in the source, if some are not integers
-	places     map[string]graph.VertexID // vertex of each id of a table, or nil
+	places     map[string]graph.VertexID // vertex of each id of a table; nil without a table
 	parts      []graphPart               // vertex ranges of several joined graphs
-	// words that stand for no label, and how often they were seen
+	// words that were taken to mean that there is no label, and how often they were seen
 	none map[string]int
-	// [vertices] number of label columns that have no value for a vertex; nil: there is no such
-	// column
+	// [vertices] number of label columns that have no value for a vertex; nil if every value is
+	// there
 	unmarked []int32
 	idColumn string // the column of ids in the node table
 	otherIDs string // other columns that could hold the ids
-	noID     string // advice if no column holds ids
-	// columns that could all be the label, the chosen one first
+	noID     string // advice for a table in which no column holds ids
+	// columns that could each be the label, the chosen one first
 	rivals  []string
 	header  []string // names of the columns of the node table
-	unnamed bool     // columns are called by their numbers
-	// rows of the node table that are left out because of FirstRows
+	unnamed bool     // columns have no names, only numbers
+	// rows of the node table that FirstRows left out
 	repeated []int
 	release  []func()
 }
 
-// edgeSource holds the edges of one relation, which join vertices of two types or of one.
+// edgeSource holds the edges of one relation. They join vertices of two types, or of one.
 type edgeSource struct {
 	*importer
 	graph.Relation // without names in a graph without types
 	from, to       *source
 	edges          graph.Builder
-	weights        []float32 // weights of the edges in the order of addEdge; nil if they have none
-	// feature rows or labels of the edges, in the order of addEdge; without columns if there are
+	// weights of the edges in the order of addEdge; nil if edges have no weights
+	weights []float32
+	// feature rows or labels of the edges in the order of addEdge; without columns if edges have
 	// none
 	rows       edgeRows
 	undirected bool // the files say that each edge stands for both directions
-	// numbers of the edges that stand for both directions, between two types
+	// if the relation joins two types: the numbers of the edges that stand for both directions
 	both    []int64
 	largest int64 // the largest vertex number in an edge
 	// relation that gets the reverses of these edges (only of the edges in both, if that is set);
-	// nil if no relation does
+	// nil if there is none
 	reverse    *edgeSource
-	reverses   bool      // the edges are those of another relation, reversed
+	reverses   bool      // the edges are the reversed edges of another relation
 	placed     []float32 // labels of links, in the order of the rows
 	linkLabels [3][]byte // labels of the training, validation and test links
-	// number of classes, or of numbers to predict, of a link; 0 without labels
+	// number of classes, or of numbers to predict, of a link; 0 if links have no labels
 	linkOutputs int
 }
 
-// graphPart is one of several joined graphs: vertices first to first+count-1.
+// graphPart is one of several graphs that were joined. It has the vertices First to First+Count-1.
 type graphPart struct {
 	Name  string `json:"name"`
 	First int    `json:"first"`
 	Count int    `json:"count"`
 }
 
-// features are the rows still to be written.
+// features are feature rows that are still to be written.
 type features struct {
-	file    string // file name in errors
+	file    string // file that errors name
 	cols    int
 	stored  string // one of FeatureTypes
-	entries int64  // number of stored entries; -1 if dense
+	entries int64  // number of stored entries; -1 if the rows are dense
 	write   func(*RowWriter) error
 	names   []string // names of the columns; may be nil
-	columns []int    // columns of a node table in the order in which write writes them; may be nil
+	// columns of a node table, in the order in which the function write writes them; may be nil
+	columns []int
 }
 
-// fault names the file in an error of write or of the RowWriter about its rows.
+// fault adds the file to an error of the function write, or of the RowWriter, about these rows.
 func (f *features) fault(err error) error {
-	// the error of a table names file and line already
+	// an error of a table names file and line already
 	if err == nil || strings.HasPrefix(err.Error(), f.file) {
 		return err
 	}
@@ -177,16 +180,16 @@ func (s *source) labelled() (n int64) {
 	return n
 }
 
-// hasLabel reports whether vertex v has a label for a task.
+// hasLabel reports whether vertex v has a label for the task with this name.
 func (s *source) hasLabel(name string, labels task.Labels, v int) bool {
 	return task.Labelled(name, labels, v) && (s.unmarked == nil || s.unmarked[v] == 0)
 }
 
-// vertexBytes is the most memory that an import needs for a vertex, besides edges: indptr twice,
-// label, split.
+// vertexBytes is the most memory that an import needs for each vertex besides the edges: row
+// pointers twice, label, split.
 const vertexBytes = 24
 
-// setVertices fixes the vertex count.
+// setVertices sets the number of vertices, which comes from the given file.
 func (s *source) setVertices(n int64, file string) error {
 	if n < 0 || n > graph.MaxVertices {
 		return fmt.Errorf("%s: %d vertices; at most %d are supported", file, n, graph.MaxVertices)
@@ -195,11 +198,11 @@ func (s *source) setVertices(n int64, file string) error {
 	return fits(file, fmt.Sprintf("%d vertices", n), vertexBytes*n)
 }
 
-// available returns the memory that an import or a generated graph may use. Tests make it small.
+// available returns how much memory an import or a generated graph may use. Tests replace it.
 var available = mem.Available
 
-// fits returns an error, before memory is allocated, if the machine has too little memory for a
-// count in a file.
+// fits returns an error if the machine lacks the memory for as many items as a file says that there
+// are. It is called before that memory is allocated.
 func fits(file, what string, bytes int64) error {
 	have, err := available()
 	if err != nil {
@@ -213,7 +216,7 @@ func fits(file, what string, bytes int64) error {
 	return nil
 }
 
-// addEdge adds u -> v after a range check.
+// addEdge adds an edge from u to v, after a check that both vertices exist.
 func (e *edgeSource) addEdge(u, v int64) error {
 	if u < 0 || u >= e.from.limit() {
 		return e.from.vertexRange(u)
@@ -226,7 +229,7 @@ func (e *edgeSource) addEdge(u, v int64) error {
 	return nil
 }
 
-// limit is one more than the largest vertex that an edge may name.
+// limit returns the number above the largest vertex that an edge may name.
 func (s *source) limit() int64 {
 	if s.vertices == unknown {
 		return graph.MaxVertices
@@ -236,34 +239,35 @@ func (s *source) limit() int64 {
 
 func (s *source) vertexRange(v int64) error {
 	if v < 0 {
-		return fmt.Errorf("an edge names vertex %d: %w: ids are 0 or more; a number below may be "+
-			"one that a type such as int32 could not hold", v, graph.ErrVertexRange)
+		return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 or more; a negative id may "+
+			"come from a type, such as int32, that cannot hold it", v, graph.ErrVertexRange)
 	}
 	if s.kind != "" {
-		return fmt.Errorf("an edge names vertex %d: %w: there are %d of type %s, and ids count "+
-			"within a type, 0 to %d", v, graph.ErrVertexRange, s.vertices, s.kind, s.vertices-1)
+		return fmt.Errorf("an edge names vertex %d: %w: there are %d vertices of type %s, and "+
+			"ids count within a type, from 0 to %d",
+			v, graph.ErrVertexRange, s.vertices, s.kind, s.vertices-1)
 	}
 	cure := "; if ids have gaps, renumber them, and the rows of features, labels and masks alike"
 	if s.vertices == unknown {
 		cure = "; or they have gaps: numpy.unique(edge_index, return_inverse=True)[1].reshape(" +
 			"edge_index.shape) renumbers them"
 	}
-	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; files of two versions "+
-		"may be mixed, or ids begin at 1%s", v, graph.ErrVertexRange, s.limit()-1, cure)
+	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; perhaps files of two "+
+		"versions are mixed, or ids begin at 1%s", v, graph.ErrVertexRange, s.limit()-1, cure)
 }
 
 // addWeight adds the weight of the edge that was added last.
 func (e *edgeSource) addWeight(w float64) error {
 	x := float32(w)
 	if CheckWeights([]float32{x}) != nil {
-		return fmt.Errorf("an edge has weight %v: %w: want a number from 0 to 3.4e+38; leave the "+
-			"weights out, by --ignore or without --weight", w, ErrValue)
+		return fmt.Errorf("an edge has weight %v: %w: a weight must be a number from 0 to "+
+			"3.4e+38; leave the weights out, by --ignore or without --weight", w, ErrValue)
 	}
 	e.weights = appended(e.weights, x)
 	return nil
 }
 
-// putLabel gives vertex v the class y; -1 means that it has none.
+// putLabel gives vertex v the class y; -1 means that the vertex has none.
 func (s *source) putLabel(v, y int) {
 	if s.labels == nil {
 		s.labels = mem.Make[int32](s.vertices)
@@ -274,7 +278,8 @@ func (s *source) putLabel(v, y int) {
 	s.labels[v] = int32(y)
 }
 
-// setLabel gives vertex v the class y: an integer from 0, or a number that stands for none.
+// setLabel gives vertex v the class y. y is an integer from 0 on, or a number that means that there
+// is no label.
 func (s *source) setLabel(v int, y float64) error {
 	s.putLabel(v, -1)
 	if s.noClass(y) {
@@ -293,7 +298,7 @@ func (s *source) setLabel(v int, y float64) error {
 	return nil
 }
 
-// makeMarks allocates the matrix of several labels a vertex.
+// makeMarks allocates the matrix for several labels a vertex.
 func (s *source) makeMarks(classes int, file string) error {
 	if classes < 1 || int64(classes)*int64(s.vertices) > 1<<40 {
 		return fmt.Errorf("%s: %d label columns for %d vertices: %w", file, classes, s.vertices,
@@ -308,7 +313,8 @@ func (s *source) makeMarks(classes int, file string) error {
 	return nil
 }
 
-// setMark sets column c of vertex v to y: 0, 1, or a number that stands for no label.
+// setMark sets label column c of vertex v to y: 0, 1, or a number that means that there is no
+// label.
 func (s *source) setMark(v, c int, y float64) error {
 	if s.noClass(y) {
 		if s.unmarked == nil {
@@ -326,8 +332,8 @@ func (s *source) setMark(v, c int, y float64) error {
 	return nil
 }
 
-// setFeatures registers the features to write, or returns an error if they are too large. entries
-// is -1 if they are dense.
+// setFeatures registers the features to write. It returns an error if they are too large. entries
+// is the number of stored entries of sparse features, or -1 if they are dense.
 func (s *source) setFeatures(file string, cols int, stored string, entries int64,
 	write func(*RowWriter) error) error {
 	if s.options.FeatureType != "" {
@@ -338,13 +344,13 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	if (entries < 0 || s.kind != "") && cols > 0 && s.options.FeatureType == "" && !scaled {
 		f.write = s.watched(f, write)
 	}
-	if cols > graph.MaxVertices { // a row must fit in memory, even if there are no rows
+	if cols > graph.MaxVertices { // a row must fit in memory, even if no vertex has one
 		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols,
 			graph.MaxVertices)
 	}
 	m := Meta{FeatureType: stored, Features: cols}
 	bytes := float64(m.Table(0).RowBytes()) * float64(s.vertices) // may exceed an int64
-	if stored == Sparse {                                         // its entries are not counted yet
+	if stored == Sparse {                                         // its entries are counted later
 		bytes = 0
 	}
 	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 &&
@@ -352,8 +358,9 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		bytes > float64(largeFeatures) && bytes > muchLarger*small {
 		z := zeros{f: f, typed: s.kind != "", values: int64(cols) * int64(s.vertices),
 			entries: entries}
-		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: %s, and "+
-			"--feature-type %[7]s all", file, ErrTooLarge, entries, s.vertices, cols, size(bytes),
+		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s: choose: %s, "+
+			"--feature-type %[7]s stores every number",
+			file, ErrTooLarge, entries, s.vertices, cols, size(bytes),
 			stored, z.smaller("stores"))
 	}
 	limit, origin, err := s.featureLimit()
@@ -366,9 +373,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 			from = fmt.Sprintf(" (%d sparse entries stored dense)", entries)
 		}
 		return fmt.Errorf("%s: the features would take %s as %s, [%d, %d]%s, above the limit of "+
-			"%s, which is %s; "+
-			"use float16 or int8, or sparse rows (--feature-type), raise the limit, choose "+
-			"another disk, or reduce the columns first",
+			"%s (%s); use float16, int8 or sparse rows (--feature-type), raise the limit "+
+			"(--max-feature-bytes), choose another disk, or reduce the columns first",
 			file, size(bytes), stored, s.vertices, cols, from, size(float64(limit)), origin)
 	}
 	s.features = f

@@ -13,14 +13,15 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// splitSource is a split and its origin.
+// splitSource is a split, and where it comes from.
 type splitSource struct {
 	graph.Split
-	more []graph.Split // the further splits, with AllSplits
+	more []graph.Split // the other splits, if AllSplits keeps all
 	from string        // origin of the split, for the report
-	path string        // file or directory of the split, "" if none
-	read bool          // the lists are filled in already
-	// number of vertices left out because they have no label, in the split where it is largest
+	path string        // file or directory of the split; "" if it is in none
+	read bool          // the lists are complete already
+	// number of vertices that were left out because they have no label, in the split where that
+	// number is largest
 	unlabelled int
 }
 
@@ -35,10 +36,11 @@ func (p *splitSource) all() []*graph.Split {
 
 var defaultShares = [3]float64{60, 20, 20}
 
-// chooseSplit returns the split of the options or, if they have none, that of the data.
+// chooseSplit returns the split that the options ask for. If they ask for none, it returns the
+// split in the data.
 func (s *source) chooseSplit() (*splitSource, error) {
 	want := s.options.Split
-	shares, isShares, _ := sharesOf(want) // check has found them right
+	shares, isShares, _ := sharesOf(want) // an error was reported by the method check
 	p := new(splitSource)
 	switch {
 	case want == "" && s.given != nil:
@@ -63,17 +65,18 @@ func (s *source) chooseSplit() (*splitSource, error) {
 		}
 	}
 	if n := len(p.more); n > 0 {
-		p.from += fmt.Sprintf(", the first of %d, of which data.split chooses", n+1)
+		p.from += fmt.Sprintf(", the first of %d; data.split chooses which one a run uses", n+1)
 	} else if s.options.AllSplits {
-		return nil, badOption("--split-index all: %w: there is one split, %s; leave the flag out",
+		return nil, badOption("--split-index all: %w: there is only one split, %s; leave the "+
+			"flag out",
 			ErrValue, p.from)
 	}
 	for k, one := range p.all() {
 		err := one.Validate(s.vertices)
 		var twice *graph.ListedTwice
 		if errors.As(err, &twice) && (s.names != nil || s.originals != nil) {
-			err = fmt.Errorf("vertex %.60q is listed twice, again in the %s list; the splits "+
-				"must not overlap", idOf(s, twice.Vertex), twice.List)
+			err = fmt.Errorf("vertex %.60q is listed twice, again in the %s list; the lists of a "+
+				"split must not overlap", idOf(s, twice.Vertex), twice.List)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: split %d: %w", p.path, k, err)
@@ -83,7 +86,7 @@ func (s *source) chooseSplit() (*splitSource, error) {
 	return p, nil
 }
 
-// dropUnlabelled removes vertices without a label from the split, and counts them.
+// dropUnlabelled removes vertices without a label from the split, and returns how many they were.
 func (s *source) dropUnlabelled(p *graph.Split) (n int) {
 	known, labels := s.task(), s.truths()
 	for _, list := range p.Lists() {
@@ -95,7 +98,8 @@ func (s *source) dropUnlabelled(p *graph.Split) (n int) {
 	return n
 }
 
-// sharesOf reads an option as shares, unless it names a file or something else.
+// sharesOf reads an option as three shares. The result are is false if the option names a file or
+// something else.
 func sharesOf(text string) (shares [3]float64, are bool, err error) {
 	shares, are, err = parseShares(text)
 	if !are || err != nil && exists(text) {
@@ -104,9 +108,9 @@ func sharesOf(text string) (shares [3]float64, are bool, err error) {
 	return shares, true, err
 }
 
-// shuffled splits the labelled vertices, or all if there are no labels. It shuffles them; the first
-// share trains and the next validates, both rounded down; the last tests, and gets what rounding
-// leaves if the shares add up to 100.
+// shuffled shuffles the labelled vertices, or all vertices if there are no labels, and cuts them
+// into three lists. The sizes of the training and the validation list are rounded down. If the
+// shares add up to 100, the test list gets all remaining vertices.
 func (s *source) shuffled(shares [3]float64) *splitSource {
 	var ids []graph.VertexID
 	known, labels := s.task(), s.truths()
@@ -129,9 +133,10 @@ func (s *source) shuffled(shares [3]float64) *splitSource {
 	}
 }
 
-// permute shuffles ids as numpy.random.RandomState(seed).permutation does, so that a split made
-// there can be made here: an MT19937 generator, and the Fisher-Yates shuffle with draws that are
-// masked and rejected. A seed beyond 32 bits is RandomState([seed % 2**32, seed >> 32]).
+// permute shuffles ids as numpy.random.RandomState(seed).permutation does, so that a split made by
+// NumPy can be repeated here. It uses an MT19937 generator, and a Fisher-Yates shuffle whose draws
+// are masked and rejected. For a seed of more than 32 bits it is RandomState([seed % 2**32, seed >>
+// 32]).
 func permute(ids []graph.VertexID, seed uint64) {
 	rng := prng.NewMT19937()
 	if seed>>32 == 0 {
@@ -152,7 +157,8 @@ func permute(ids []graph.VertexID, seed uint64) {
 	}
 }
 
-// splitByGraph reads "DE,FR/RU/ES": whole graphs train, validate and test.
+// splitByGraph reads a text such as "DE,FR/RU/ES", which names the whole graphs to train, validate
+// and test on.
 func (s *source) splitByGraph(text string) (*splitSource, error) {
 	names := make([]string, len(s.parts))
 	byName := make(map[string]graphPart, len(s.parts))
@@ -160,7 +166,7 @@ func (s *source) splitByGraph(text string) (*splitSource, error) {
 		names[i], byName[p.Name] = p.Name, p
 	}
 	bad := func(why string) error {
-		hint := "want an existing file or directory, or percentages such as 60/20/20"
+		hint := "give an existing file or directory, or percentages such as 60/20/20"
 		if len(names) > 1 {
 			hint += ", or graphs such as A,B/C/D of " + strings.Join(names, ", ")
 		}

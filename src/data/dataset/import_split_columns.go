@@ -10,12 +10,12 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Columns of a node table that say which vertices train, validate and test have three forms: words
-// or codes (partOf); a column of marks for each list (maskPart); or numbers that only the column's
-// name tells from features (likeSplit).
+// Columns of a node table that say which vertices train, validate and test have three forms: one
+// column of words or codes (partOf); a column of marks for each list (maskPart); or numbers that
+// could be features, so that only the column's name shows a split (likeSplit).
 
-// partOf returns the list of a split that a text names: by a word, or by a code 0, 1 or 2, which
-// pandas writes as 0.0 if a column has empty fields. word is set if it is a word.
+// partOf returns which list of a split a text names, by a word or by a code 0, 1 or 2. pandas
+// writes a code as 0.0 if a column has empty fields. word is true if the text is a word.
 func partOf(text string) (part int, word, ok bool) {
 	text = strings.ToLower(text)
 	if whole := wholeNumber(text); whole != "" {
@@ -28,7 +28,7 @@ func partOf(text string) (part int, word, ok bool) {
 	return part, ok && !isCode(text), ok
 }
 
-// noPart reports whether a text says that a vertex is of no list.
+// noPart reports whether a text means that a vertex is in no list of the split.
 func noPart(text string) bool {
 	return table.Missing(text) || text == "-1" || wholeNumber(text) == "-1" ||
 		strings.EqualFold(text, "unused")
@@ -36,15 +36,17 @@ func noPart(text string) bool {
 
 func isCode(text string) bool { return text == "0" || text == "1" || text == "2" }
 
-// wordOfPart is partOf without codes and without words of two letters: VA and TE may be regions.
+// wordOfPart is partOf for long words only. Codes and words of two letters do not count: VA and TE
+// may be regions.
 func wordOfPart(text string) (part int, ok bool) {
 	part, word, _ := partOf(text)
 	return part, word && len(text) > 2
 }
 
-// maskPart returns which list of a split a column marks by its name: train_mask, isVal, mask_test;
-// -1 for other names. plain is set if the name is only that of the list, as train or train_flag:
-// such a column is a mask only if all its values are marks and another column is a mask too.
+// maskPart returns which list of a split a column with this name marks: train_mask, isVal,
+// mask_test. It returns -1 for other names. plain is true if the name is only that of the list,
+// such as train or train_flag: such a column is a mask only if all its values are marks and another
+// column is a mask too.
 func maskPart(name string) (part int, plain bool) {
 	plain = true
 	words := slices.DeleteFunc(wordsOf(name), func(w string) bool {
@@ -68,8 +70,8 @@ func maskPart(name string) (part int, plain bool) {
 	return part, plain
 }
 
-// isFold reports whether a column has a name of a fold of cross-validation, or of one of several
-// splits: fold, split_0.
+// isFold reports whether a name is that of a fold of cross-validation, or of one of several splits:
+// fold, split_0.
 func isFold(name string) bool {
 	stem := strings.TrimRight(strings.ToLower(name), "0123456789")
 	numbered := stem != strings.ToLower(name)
@@ -78,8 +80,8 @@ func isFold(name string) bool {
 		numbered && stem == "split"
 }
 
-// likeSplit reports whether a column is surely a split by its whole name (mask, split_id,
-// train_test, valid_split, is_train) or perhaps one by a word of it (phase, subset, split_count,
+// likeSplit reports whether a name surely is that of a split (mask, split_id, train_test,
+// valid_split, is_train), or perhaps, because one of its words is (phase, subset, split_count,
 // wears_mask).
 func likeSplit(name string) (sure, perhaps bool) {
 	words, parts := wordsOf(name), 0
@@ -107,7 +109,7 @@ func marksByName(name string) bool {
 	})
 }
 
-// mark reads a mark of a mask.
+// mark reads a mark, such as 1 or false. ok is false if the text is no mark.
 func mark(text string) (is, ok bool) {
 	switch strings.ToLower(text) {
 	case "1", "true", "t", "yes", "y", "x", "1.0":
@@ -121,18 +123,18 @@ func mark(text string) (is, ok bool) {
 // maskReader reads columns of marks.
 type maskReader struct {
 	t       *table.Named
-	columns [3]int // column of each list; -1 if there is none
+	columns [3]int // column that marks each list; -1 if there is none
 	plain   [3]bool
 	lists   graph.Split
-	none    [3]bool // the column holds something other than marks
-	given   bool    // another split is given: masks are not judged
-	alone   bool    // the table is the one of --split
+	none    [3]bool // the column holds something that is not a mark
+	given   bool    // another split is given, so other values than marks are no error
+	alone   bool    // the table is the file of --split
 }
 
-// noMasks are the columns if there are no masks.
+// noMasks is the value of maskReader.columns if there are no masks.
 var noMasks = [3]int{-1, -1, -1}
 
-// findMasks finds the columns of marks among those that are not taken.
+// findMasks finds the columns of marks, except among the columns that are taken.
 func findMasks(s *source, t *table.Named, taken []int) maskReader {
 	m := maskReader{t: t, columns: noMasks, given: s.options.Split != ""}
 	for k, name := range t.Header {
@@ -156,7 +158,7 @@ func (m *maskReader) count() (n int) {
 	return n
 }
 
-// first returns the first column of a mask, -1 if there is none.
+// first returns the first column of a mask, or -1 if there is none.
 func (m *maskReader) first() int {
 	for _, k := range m.columns {
 		if k >= 0 {
@@ -172,10 +174,11 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 			continue
 		}
 		is, ok := mark(row[k])
-		named := false // named: the value names a list
+		named := false // whether the value names a list
 		if !ok {
 			var part int
-			if part, _, named = partOf(row[k]); named && part == i { // a value train in train_mask
+			// such as the value train in the column train_mask
+			if part, _, named = partOf(row[k]); named && part == i {
 				is, ok = true, true
 			}
 		}
@@ -201,10 +204,11 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 	return nil
 }
 
-// overlap returns the first vertex that two masks mark, and the columns of the masks; ok is false
-// if there is none.
+// overlap returns the first vertex that two masks mark, and the names of the two columns. ok is
+// false if no vertex is marked twice.
 func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string, ok bool) {
-	by := make([]int8, vertices) // number of the mask that marks each vertex, from 1; 0: none does
+	// for each vertex, 1 + the index of the mask that marks it; 0 if none does
+	by := make([]int8, vertices)
 	for i, list := range m.lists.Lists() {
 		for _, v := range *list {
 			if at := by[v]; at > 0 && !m.none[i] && !m.none[at-1] {
@@ -218,8 +222,8 @@ func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string,
 	return 0, "", "", false
 }
 
-// takeMasks makes the split from the masks. Columns that turned out not to be masks become
-// features, unless features are named.
+// takeMasks makes the split from the masks. A column that turned out not to be a mask becomes a
+// feature, unless --features names the features.
 func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 	masks, sure := 0, false
 	for i, k := range m.columns {
@@ -228,15 +232,16 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 			sure = sure || !m.plain[i]
 		}
 	}
-	// if all names are plain (test, valid_for), the columns are masks only if there are several,
-	// one of them for training; otherwise they are numbers like others
+	// If all names are plain (test, valid_for), the columns are masks only if there are several and
+	// one of them is for training. Otherwise they are numbers like those of other columns.
 	take := masks > 0 && sure || masks > 1 && m.columns[0] >= 0 && !m.none[0]
 	v, one, other, both := m.overlap(len(ids))
 	switch {
 	case !take || !both || m.given && sure:
 	case sure:
-		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, but a vertex is in "+
-			"one list; correct them, leave one out by --ignore, or give the split by --split",
+		return fmt.Errorf("%s: %w: columns %s and %s both mark vertex %.60q, but a vertex can be "+
+			"in one list only; correct them, leave one out by --ignore, or give the split by "+
+			"--split",
 			m.t.Path(), ErrValue, one, other, ids[v])
 	default:
 		take = false
@@ -271,12 +276,12 @@ func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 const splitGiven = "--split gives the split"
 
 func twoSplits(t *table.Named, one, other string) error {
-	return fmt.Errorf("%s: %w: the split could be column %s, or %s: leave one out by --ignore, "+
-		"or say which by --split-column", t.Path(), ErrValue, one, other)
+	return fmt.Errorf("%s: %w: the split could be column %s, or %s; leave one out by --ignore, "+
+		"or name the right one by --split-column", t.Path(), ErrValue, one, other)
 }
 
-// otherSplits looks for columns that hold a split, whatever their names, among those that nothing
-// has named.
+// otherSplits looks for columns that hold a split among the columns that no flag names, whatever
+// their own names are.
 type otherSplits struct {
 	t    *table.Named
 	left []*otherSplit // columns that may still be a split
@@ -284,18 +289,18 @@ type otherSplits struct {
 
 type otherSplit struct {
 	column int
-	called bool     // the name is like that of a split
+	called bool     // the name looks like that of a split
 	trains bool     // the name has the word train
-	codes  []string // distinct numbers, collected if called is set
-	parts  [3]bool  // lists that its words name
+	codes  []string // distinct numbers in the column, collected if called is true
+	parts  [3]bool  // which lists the words of the column name
 	lists  graph.Split
 }
 
-// mostCodes is how many distinct numbers the column of a split can have: 0, 1, 2 and one for none.
-// It is also a limit of the numbers.
+// mostCodes is the most distinct numbers that the column of a split may have: 0, 1, 2, and one that
+// means none. The numbers must also be below it.
 const mostCodes = 4
 
-// watchSplits watches all columns except those that are taken.
+// watchSplits watches all columns except those in taken.
 func watchSplits(s *source, t *table.Named, taken []int) *otherSplits {
 	o := &otherSplits{t: t}
 	for k, name := range t.Header {
@@ -321,7 +326,7 @@ func (o *otherSplits) read(v graph.VertexID, row []string) {
 	}
 }
 
-// see reads a field, and reports whether the column may still be a split.
+// see reads the field of vertex v, and reports whether the column may still be a split.
 func (c *otherSplit) see(v graph.VertexID, text string) bool {
 	part, word := wordOfPart(text)
 	if c.called {
@@ -350,24 +355,24 @@ func (c *otherSplit) see(v graph.VertexID, text string) bool {
 	return len(c.codes) <= mostCodes
 }
 
-// takeSplits takes a column as the split if its words are those of a split, and leaves out columns
-// that are surely splits by their names. A column that is perhaps a split stays a feature, with a
-// note.
+// takeSplits takes a column as the split if its words are those of a split. It leaves out columns
+// whose names are surely those of splits. A column that is only perhaps a split stays a feature,
+// with a note.
 func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 	file := filepath.Base(o.t.Path())
 	for _, of := range o.left {
 		name := o.t.Header[of.column]
 		switch {
 		case c.use[of.column].as == asSplit || of.words() < 2 || !of.parts[0]:
-			// the column is a mask, or is not a split
+			// the column is a mask, or turned out not to be a split
 		case s.options.Split != "":
 			c.leave(of.column, splitGiven)
 		case s.options.Table.Split != "":
 			c.leave(of.column, "--split-column names another")
 		case len(s.options.Table.Features) > 0:
 			c.leave(of.column, "")
-			s.note("column %s of %s is not read; its words are those of a split: --split-column "+
-				"%s makes it one", name, file, inShell(name))
+			s.note("column %s of %s is not read, but its words are those of a split; "+
+				"--split-column %s makes it the split", name, file, inShell(name))
 		case s.unlabelled || s.options.linkTask() != "" || len(c.labels) == 0 &&
 			s.fileOfLabels() == "":
 			c.leave(of.column, "its words are those of a split, and there are no labels")
@@ -391,10 +396,11 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 		case sure:
 			c.leave(of.column, ofSplit)
 			s.note("column %s of %s is not read: it holds %s, and has the name of a split%s; if "+
-				"it is a feature, name it in --features, with the others", name, file,
+				"it is a feature, name it in --features, together with the other features",
+				name, file,
 				few(slices.Sorted(slices.Values(of.codes))), of.cure(name, given))
 		case of.coded() && !given:
-			s.note("column %s of %s is a feature; if its values 0, 1 and 2 are train, valid and "+
+			s.note("column %s of %s is a feature; if its values 0, 1 and 2 mean train, valid and "+
 				"test, --split-column %s makes it the split", name, file, inShell(name))
 		case (of.trains || marksByName(name)) && of.marks() && !given:
 			s.note("column %s of %s is a feature; if it marks the vertices to train, call it "+
@@ -410,7 +416,7 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 	return nil
 }
 
-// words returns how many lists of a split the words of a column name.
+// words returns how many of the three lists the words of a column name.
 func (c *otherSplit) words() (n int) {
 	for _, has := range c.parts {
 		if has {
@@ -422,25 +428,25 @@ func (c *otherSplit) words() (n int) {
 
 const ofSplit = "of a split, it seems"
 
-// leave takes a column out of the features.
+// leave removes a column from the features and says why.
 func (c *nodeColumns) leave(column int, why string) {
 	c.features = slices.DeleteFunc(c.features, func(k int) bool { return k == column })
 	c.use[column] = columnUse{asIgnored, why}
 }
 
-// coded reports whether the values are the codes 0, 1 and 2.
+// coded reports whether the column's values are the codes 0, 1 and 2.
 func (c *otherSplit) coded() bool {
 	return len(c.codes) == 3 && !slices.ContainsFunc(c.codes,
 		func(x string) bool { return !isCode(x) })
 }
 
-// marks reports whether all values are marks.
+// marks reports whether all values are marks, such as 0 and 1.
 func (c *otherSplit) marks() bool {
 	return len(c.codes) > 0 && !slices.ContainsFunc(c.codes,
 		func(x string) bool { _, is := mark(x); return !is })
 }
 
-// cure says how to turn codes into a split.
+// cure says how to turn the codes of a column into a split.
 func (c *otherSplit) cure(name string, given bool) string {
 	all := func(is func(string) bool) bool {
 		return !slices.ContainsFunc(c.codes, func(x string) bool { return !is(x) })

@@ -14,7 +14,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// splitFile reads the split at p.path:
+// splitFile reads the split at p.path, which may be:
 //
 //	*.npz, or a directory of .npy   lists train, valid, test, also called train_idx, valid_idx,
 //	                                val_idx, ...; or train_mask, val_mask, ...
@@ -24,7 +24,7 @@ import (
 //	anything else                   a table with rows "vertex,part", the part 0, 1, 2 or train,
 //	                                valid (val), test
 //
-// Ids are those of the source.
+// The ids in these files are those of the source.
 func (s *source) splitFile(p *splitSource) error {
 	info, err := os.Stat(p.path)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *source) splitFile(p *splitSource) error {
 	}
 	switch ext := filepath.Ext(p.path); {
 	case ext == ".pt" || ext == ".pth" || ext == ".json" || ext == ".pkl" || ext == ".pickle":
-		return fmt.Errorf("%s: %w: no table; load it in Python and save its lists: "+
+		return fmt.Errorf("%s: %w: this is no table; load it in Python and save its lists: "+
 			"numpy.savez(\"split.npz\", train=..., valid=..., test=...)", p.path, ErrValue)
 	case info.IsDir() || ext == ".npz":
 		a, err := openArrays(p.path)
@@ -49,8 +49,8 @@ func (s *source) splitFile(p *splitSource) error {
 			if info.IsDir() {
 				names = filesIn(p.path, "")
 			}
-			err = fmt.Errorf("%s: no arrays train, valid and test (or *_idx, *_mask), nor tables "+
-				"train.csv and so on; it holds %s", p.path, few(names))
+			err = fmt.Errorf("%s: there are no arrays train, valid and test (or *_idx, *_mask), "+
+				"and no tables train.csv and so on; it holds %s", p.path, few(names))
 		}
 		return err
 	case ext == ".npy":
@@ -59,11 +59,11 @@ func (s *source) splitFile(p *splitSource) error {
 	return s.splitTable(p)
 }
 
-// listNames are what the files with the lists of a split are called, before .csv or .txt.
+// listNames are the names of the files with the lists of a split, without .csv or .txt.
 var listNames = [3][]string{{"train"}, {"valid", "val", "dev"}, {"test"}}
 
-// splitLists reads a directory with a file for each list; found is false if it has no list to
-// train.
+// splitLists reads a directory that has a file for each list. found is false if it has no file for
+// the training list.
 func (s *source) splitLists(p *splitSource) (found bool, err error) {
 	for _, ext := range []string{".csv", ".txt"} {
 		if either(p.path, "train"+ext) == "" {
@@ -88,7 +88,7 @@ func (s *source) splitLists(p *splitSource) (found bool, err error) {
 	return false, nil
 }
 
-// idList reads one vertex id from each row; the first row may name the column.
+// idList reads one vertex id from each row. The first row may be the name of the column.
 func (s *source) idList(path string, comments bool, list *[]graph.VertexID) error {
 	r, err := table.OpenWords(path, table.Comma, false)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *source) idList(path string, comments bool, list *[]graph.VertexID) erro
 	}
 }
 
-// vertexOf maps an id of the source to a vertex.
+// vertexOf returns the vertex that has an id of the source, an integer.
 func (s *source) vertexOf(id int64) (graph.VertexID, error) {
 	if s.places != nil {
 		return s.vertexNamed(strconv.FormatInt(id, 10))
@@ -131,7 +131,7 @@ func (s *source) vertexOf(id int64) (graph.VertexID, error) {
 	if s.originals != nil {
 		i, ok := slices.BinarySearch(s.originals, id)
 		if !ok {
-			return 0, fmt.Errorf("vertex %d: %w: no edge names it", id, graph.ErrVertexRange)
+			return 0, fmt.Errorf("vertex %d: %w: no edge names this id", id, graph.ErrVertexRange)
 		}
 		v = int64(i)
 	}
@@ -142,25 +142,26 @@ func (s *source) vertexOf(id int64) (graph.VertexID, error) {
 	return graph.VertexID(v), nil
 }
 
-// vertexNamed maps an id of the source, as text, to a vertex.
+// vertexNamed returns the vertex that has an id of the source, given as text.
 func (s *source) vertexNamed(id string) (graph.VertexID, error) {
 	if s.places != nil {
 		v, ok := s.places[id]
 		if !ok {
-			return 0, fmt.Errorf("vertex %.60q: %w: no row of the tables names it", id,
+			return 0, fmt.Errorf("vertex %.60q: %w: no row of the tables has this id", id,
 				graph.ErrVertexRange)
 		}
 		return v, nil
 	}
 	x, ok := table.ParseInt([]byte(id))
 	if !ok {
-		return 0, fmt.Errorf("vertex %.60q: %w: want a vertex id, an integer", id, ErrValue)
+		return 0, fmt.Errorf("vertex %.60q: %w: the id of a vertex must be an integer",
+			id, ErrValue)
 	}
 	return s.vertexOf(x)
 }
 
-// splitArrays fills in the lists found in a under any of their names; found is false if there are
-// none.
+// splitArrays fills in the lists of the split from arrays of a, which may have any of the known
+// names. found is false if there are no such arrays.
 func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err error) {
 	r := splitReader{s: s, a: a, splits: 1}
 	if s.options.SplitIndex != nil {
@@ -182,12 +183,12 @@ func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err err
 	return found, nil
 }
 
-// splitReader reads split k. Arrays with several splits have them as rows or columns; an array with
-// a single split has the same for every k.
+// splitReader reads the split with index k. An array may hold several splits, as rows or as
+// columns; an array with only one split gives the same list for every k.
 type splitReader struct {
 	s         *source
 	a         arraySource
-	k, splits int // splits is the largest number of splits in an array
+	k, splits int // splits is the largest number of splits in any array
 }
 
 func (r *splitReader) read(p *graph.Split) (found bool, err error) {
@@ -207,7 +208,8 @@ func (r *splitReader) read(p *graph.Split) (found bool, err error) {
 }
 
 func (r *splitReader) none(name string, splits int) error {
-	return fmt.Errorf("%s: there is no split %d: %d is there, counted from 0; change --split-index",
+	return fmt.Errorf("%s: there is no split %d, because the number of splits is %d, counted "+
+		"from 0; change --split-index",
 		name, r.k, splits)
 }
 
@@ -216,7 +218,7 @@ func (r *splitReader) ids(key string, list *[]graph.VertexID) error {
 	if err != nil {
 		return err
 	}
-	// a list that repeats 0 and 1 is a mask
+	// a list with a number for each vertex, all of them 0 or 1, is a mask
 	other := func(x int64) bool { return x != 0 && x != 1 }
 	if n := r.s.vertices; n > 2 && len(ids) == n && !slices.ContainsFunc(ids, other) {
 		return r.mask(key, list)
@@ -250,8 +252,8 @@ func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
 	return nil
 }
 
-// one reads the list or mask of split k. extent, if known, is the length of a list or mask, by
-// which rows and columns are distinguished.
+// one reads the list or mask of split k. If extent is not nil, it is the length of a list or mask,
+// which shows whether the rows or the columns of an array are the splits.
 func (r *splitReader) one(key string, extent *int) ([]int64, error) {
 	file, err := r.a.open(key, 1, 2)
 	if err != nil {
@@ -266,7 +268,7 @@ func (r *splitReader) one(key string, extent *int) ([]int64, error) {
 	if len(shape) == 2 && shape[0] != 1 && shape[1] != 1 {
 		splits, length = shape[0], shape[1]
 		if extent != nil && shape[0] == *extent && shape[1] != *extent {
-			// [vertices, splits], as PyTorch Geometric has it
+			// [vertices, splits] is the layout of PyTorch Geometric
 			splits, length, step = shape[1], shape[0], shape[1]
 		}
 	}
@@ -292,7 +294,7 @@ func (r *splitReader) one(key string, extent *int) ([]int64, error) {
 	return one, nil
 }
 
-// splitCodes reads one code a vertex.
+// splitCodes reads an array with one code for each vertex.
 func (s *source) splitCodes(p *splitSource) error {
 	r, err := npy.OpenReader(p.path)
 	if err != nil {
@@ -318,13 +320,13 @@ var partNames = map[string]int{"0": 0, "train": 0, "training": 0, "tr": 0,
 	"1": 1, "valid": 1, "val": 1, "validation": 1, "validate": 1, "va": 1, "dev": 1,
 	"development": 1, "2": 2, "test": 2, "testing": 2, "te": 2}
 
-// splitTable reads a table of vertices and their lists; the first row, or a comment before it, may
-// name the columns.
+// splitTable reads a table of vertices and their lists. The first row, or a comment before it, may
+// be the names of the columns.
 func (s *source) splitTable(p *splitSource) error {
 	t, err := table.OpenNamed(p.path, table.Names{Known: s.usual, Remark: true,
 		Data: func(row []string, _ [][]string) bool {
 			if k := IDColumn(row); k >= 0 {
-				if _, err := s.vertexNamed(row[k]); err != nil { // id,train,valid,test
+				if _, err := s.vertexNamed(row[k]); err != nil { // such as id,train,valid,test
 					return false
 				}
 			}
@@ -338,17 +340,19 @@ func (s *source) splitTable(p *splitSource) error {
 	id, part := s.splitColumns(t)
 	masks := s.splitMasks(t)
 	switch {
-	case masks != nil && len(t.Header) == 2: // before splitColumns, which takes 1 for valid
+	// this comes before splitColumns, which would take a 1 as valid
+	case masks != nil && len(t.Header) == 2:
 		id, part = 1-masks.first(), -1
-	case len(t.Header) > 2 && t.HasNames: // the table has other columns, too
+	case len(t.Header) > 2 && t.HasNames: // the table has other columns too
 		id = IDColumn(t.Header)
 		if part, _ = s.column(t, "", "", splitNames...); part >= 0 {
 			masks = nil
 		}
 		if id < 0 || part < 0 && masks == nil {
-			return t.Errorf("%w: %d columns, and none has a name of an id, or none a name of a "+
-				"split; want 2, a vertex and train, valid or test, or names, as id and split, or "+
-				"id, train_mask, val_mask and test_mask", ErrValue, len(t.Header))
+			return t.Errorf("%w: there are %d columns, but none has the name of an id, or none "+
+				"has the name of a split; give 2 columns, a vertex and train, valid or test, or "+
+				"name the columns id and split, or id, train_mask, val_mask and test_mask",
+				ErrValue, len(t.Header))
 		}
 	}
 	if err := askProse(t, "", id == 0); err != nil {
@@ -368,7 +372,8 @@ func (s *source) splitTable(p *splitSource) error {
 			return nil
 		}
 		if len(row) != 2 && !t.HasNames {
-			return t.Errorf("%d columns, want 2: vertex and train, valid or test", len(row))
+			return t.Errorf("%d columns, but there must be 2: a vertex, and train, valid or test",
+				len(row))
 		}
 		if comments && strings.IndexAny(row[0], "#%") == 0 {
 			continue
@@ -386,7 +391,8 @@ func (s *source) splitTable(p *splitSource) error {
 		}
 		switch {
 		case masks == nil && !is && !noPart(row[part]):
-			return t.Errorf("%.60q: %w: want a vertex and train, valid or test, or nothing",
+			return t.Errorf("%.60q: %w: a row must be a vertex, and train, valid or test, or "+
+				"nothing",
 				t.Row(), ErrValue)
 		case err != nil:
 			return t.Errorf("%w", err)
@@ -396,24 +402,25 @@ func (s *source) splitTable(p *splitSource) error {
 	}
 }
 
-// splitMasks finds the masks of a table, nil if it has none.
+// splitMasks returns the masks in the columns of a table, or nil if there are none.
 func (s *source) splitMasks(t *table.Named) *maskReader {
 	if !t.HasNames {
 		return nil
 	}
 	m := findMasks(s, t, []int{IDColumn(t.Header)})
-	if n := m.count(); n == 0 || n == len(t.Header) { // the table has no ids
+	if n := m.count(); n == 0 || n == len(t.Header) { // no column is left for the ids
 		return nil
 	}
-	m.given, m.plain, m.alone = false, [3]bool{}, true // anything but a mark is an error
+	m.given, m.plain, m.alone = false, [3]bool{}, true // anything but a mark is an error then
 	return &m
 }
 
-// asData takes a row that could be names as data.
+// asData takes a first row that could be names as data.
 func asData([]string, [][]string) (named, known bool) { return false, true }
 
-// splitColumns finds the vertex and the part in a table of two columns. If one is found by its
-// name, the remaining column is the other; otherwise they are in this order.
+// splitColumns finds the columns of the vertex and of the list, in a table of two columns. If a
+// name shows which one is either, the remaining column is the other. Otherwise the vertex comes
+// first.
 func (s *source) splitColumns(t *table.Named) (id, part int) {
 	if id, _ = s.column(t, "", "", idNames...); t.HasNames && id >= 0 {
 		return id, 1 - min(id, 1)
@@ -424,8 +431,8 @@ func (s *source) splitColumns(t *table.Named) (id, part int) {
 	return 0, 1
 }
 
-// comments reports whether rows that begin with # or % are comments: they are if no vertex id
-// begins so.
+// comments reports whether rows that begin with # or % are comments. They are not if some vertex id
+// begins with # or %.
 func (s *source) comments() bool {
 	for id := range s.places {
 		if strings.IndexAny(id, "#%") == 0 {

@@ -12,11 +12,10 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// moments are the means of columns and the sums of squared distances from them, over the rows of
-// some vertices. They are updated by Welford's method, which loses no digits where the mean is
-// large.
+// moments holds, for each column, the mean and the sum of squared distances from it, over the rows
+// of some vertices. Welford's method updates both; it loses no digits where the mean is large.
 type moments struct {
-	counts []bool // whether a vertex is counted; nil: all are
+	counts []bool // whether each vertex counts; nil if all do
 	n      float64
 	mean   []float64
 	square []float64
@@ -36,8 +35,8 @@ func (m *moments) add(first, cols int, rows []float32) {
 	}
 }
 
-// scalingFile holds the scaling of a type whose rows were standardized: float64 [2, F], shifts and
-// factors.
+// scalingFile is the name of the file with the scaling of a type whose rows were standardized:
+// float64 [2, F], shifts and factors.
 func scalingFile(s *graph.Schema, t int) string {
 	if s.Typed() {
 		return "scaling." + s.Types[t] + ".npy"
@@ -45,7 +44,8 @@ func scalingFile(s *graph.Schema, t int) string {
 	return "scaling.npy"
 }
 
-// Scaling returns a hash of how the rows of all types were standardized; "" if none were.
+// Scaling returns a hash of how the feature rows of all types were standardized, or "" if none
+// were.
 func (m *Meta) Scaling() string {
 	var sums []string
 	for t := range m.Schema.NumTypes() {
@@ -54,7 +54,7 @@ func (m *Meta) Scaling() string {
 	return strings.TrimRight(strings.Join(sums, ","), ",")
 }
 
-// scaling turns x of column c into (x - shift[c]) * factor[c].
+// scaling turns a number x of column c into (x - shift[c]) * factor[c].
 type scaling struct {
 	shift, factor []float64
 	row           []float32
@@ -69,7 +69,7 @@ func (f *scaling) of(rows []float32) []float32 {
 	return f.row
 }
 
-// standardizeAs takes the scaling of a dataset that was standardized.
+// standardizeAs takes over the scaling of a dataset that was standardized.
 func (s *source) standardizeAs(dir string) error {
 	other, err := Open(dir)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *source) standardizeAs(dir string) error {
 	schema, kind := &other.Meta.Schema, 0
 	if schema.Typed() != (s.kind != "") {
 		return fmt.Errorf("--standardize-as: %s: %w: only one of the two graphs has vertex "+
-			"types; give one like this", dir, ErrMismatch)
+			"types; give a dataset that is like the graph to import", dir, ErrMismatch)
 	}
 	if s.kind != "" {
 		if kind, err = schema.Type(s.kind); err != nil {
@@ -112,7 +112,8 @@ func (s *source) standardizeAs(dir string) error {
 	defer both.Close()
 	for _, x := range both.Data {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
-			return fmt.Errorf("--standardize-as: %s: %w: %g is no scale; run `halognn check %s`",
+			return fmt.Errorf("--standardize-as: %s: %w: its scaling holds %g; run `halognn "+
+				"check %s`",
 				filepath.Join(dir, file), ErrValue, x, dir)
 		}
 	}
@@ -122,8 +123,8 @@ func (s *source) standardizeAs(dir string) error {
 	return nil
 }
 
-// reorder brings the columns of a node table into the order of another dataset, if both have names:
-// the names must be the same.
+// reorder brings the columns of a node table into the order of another dataset, if both have names
+// of columns. It returns an error if they do not have the same names.
 func (s *source) reorder(of Table, name string) error {
 	if s.features == nil || s.features.names == nil || of.Names == nil ||
 		slices.Equal(s.features.names, of.Names) {
@@ -141,21 +142,21 @@ func (s *source) reorder(of Table, name string) error {
 		return slices.Contains(of.Names, column)
 	})
 	if len(lacking)+len(unknown) > 0 {
-		return fmt.Errorf("%w: %d feature columns here, %d in %s: missing here: %s; not there: "+
+		return fmt.Errorf("%w: %d feature columns here, %d in %s; missing here: %s; not there: "+
 			"%s; give the same columns, in any order", ErrMismatch, f.cols, of.Features, name,
 			cmp.Or(few(lacking), "none"), cmp.Or(few(unknown), "none"))
 	}
 	columns := slices.Clone(f.columns)
 	for i, from := range order {
-		f.columns[i] = columns[from] // write reads this order
+		f.columns[i] = columns[from] // the function write reads columns in this order
 	}
 	f.names = of.Names
 	s.note("feature columns have the order of %s, by their names", name)
 	return nil
 }
 
-// standardize reads the features once to find the scaling that is applied when they are written.
-// Columns that do not vary are shifted only.
+// standardize reads all features once to find the scaling, which is applied when they are written.
+// Columns with only one value are shifted, but not scaled.
 func (s *source) standardize(split graph.Split) error {
 	cols := s.features.cols
 	m := &moments{mean: make([]float64, cols), square: make([]float64, cols)}

@@ -13,21 +13,22 @@ import (
 )
 
 // TableOptions name the columns of the tables of format csv. Columns that are not named are found
-// by their usual names. In a graph with types, NAME= before a value says that it, and the values
-// after it, are for that type or relation.
+// by their usual names. In a graph with types, NAME= before a value means that this value, and the
+// values after it, are for the type or relation with that name.
 type TableOptions struct {
-	// the node table; "": nodes.csv if In is a directory, otherwise no table
+	// the node table; if it is "" and In is a directory, nodes.csv; otherwise there is none
 	Nodes          string
 	Source, Target string   // columns of the edge table
 	Weight         string   // column of the edge table with the weights of edges
 	EdgeFeatures   []string // columns of the edge table that are features of edges
-	ID             string   // column of the node table; its first one if none has a usual name
-	// one column of classes, or several of 0 and 1; or a file (fileOfLabels)
+	// column of the node table; by default one with a usual name, or else the first
+	ID string
+	// one column of classes, or several columns of 0 and 1; or a file (fileOfLabels)
 	Labels []string
-	// feature columns; empty: all other columns; or a .npy file [vertices, columns]
+	// feature columns, or a .npy file [vertices, columns]; by default all other columns
 	Features  []string
 	Split     string // column with the words train, valid, test
-	FirstRows bool   // take the first of several rows of a vertex, instead of an error
+	FirstRows bool   // of several rows of a vertex take the first, instead of an error
 	NoHeader  bool   // the first row is data: columns are called 0, 1, ...
 	Header    bool   // the first row is the names of the columns
 }
@@ -39,18 +40,19 @@ var (
 	splitNames = []string{"split", "part", "set"}
 )
 
-// readTables reads an edge table and, if there is one, a node table. Ids may be any words.
+// readTables reads an edge table and, if there is one, a node table. Ids may be any words:
 //
 //	edges.csv   source,target[,...]                 a row an edge; other columns are named in the
 //	                                                report
 //	nodes.csv   id[,label][,split][,feature ...]    a row a vertex, in the order that vertices get
 //	x.npy       [N, F]                              features in the order of the node table
 //
-// Without a node table vertices are numbered in the order of their ids: as numbers if all are
-// integers, else by their bytes; with features in an array, ids are row numbers. The ids are kept
-// in original_id.npy if all are integers (and not 0 to N-1 already), else in original_name.npy.
+// Without a node table, vertices are numbered in ascending order of their ids: as numbers if all
+// ids are integers, otherwise by bytes. If an array has the features, ids are row numbers instead.
+// original_id.npy keeps the ids if all are integers (but not already 0 to N-1), otherwise
+// original_name.npy does.
 //
-// Memory: the ids, and about 80 bytes for each of them.
+// Memory: the ids themselves, and about 80 bytes for each id.
 func readTables(e *edgeSource) error {
 	edges, err := tableFiles(e.from)
 	if err == nil {
@@ -65,9 +67,9 @@ func readTables(e *edgeSource) error {
 	return readEdgeTable(e, edges)
 }
 
-// readNodeFiles reads the vertices that the edges of a table join, and arrays of vertices. The
-// vertices come from the node table. If there is none, there is one for each row of an array of
-// features or, without such an array, those that collect finds.
+// readNodeFiles reads the vertices that the edges of a table join, and the arrays about vertices.
+// The vertices come from the node table. Without a node table, there is a vertex for each row of an
+// array of features. Without such an array, the function collect finds the vertices.
 func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	t := &s.options.Table
 	x, y := arrayFile(t.Features), s.fileOfLabels()
@@ -93,7 +95,7 @@ func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	return err
 }
 
-// ofFlag adds to an error about a file the flag that names it.
+// ofFlag adds the name of the flag to an error about a file that the flag names.
 func ofFlag(flag, path string, err error) error {
 	switch {
 	case err == nil:
@@ -113,8 +115,9 @@ func arrayFile(words []string) string {
 	return ""
 }
 
-// fileOfLabels returns the path if --label is a single path of a file of labels (an array or text),
-// otherwise "". In a graph with types another file name counts if the flag names the type.
+// fileOfLabels returns the path if --label gives a single path of a file of labels (an array or
+// text), otherwise "". In a graph with types, a name with another ending counts too, if the flag
+// names the type.
 func (s *source) fileOfLabels() string {
 	words := s.options.Table.Labels
 	if len(words) != 1 {
@@ -132,8 +135,8 @@ func (s *source) fileOfLabels() string {
 	return ""
 }
 
-// readLabelFile reads the labels in an array or a text file. A text file has one label in each row,
-// in the order of the vertices, or rows of an id and its labels, in any order.
+// readLabelFile reads the labels from an array or a text file. A text file has either one label in
+// each row, in the order of the vertices, or rows of an id and its labels, in any order.
 func readLabelFile(s *source, path string) error {
 	if arrayFile([]string{path}) != "" {
 		a, key := beside(path)
@@ -141,8 +144,8 @@ func readLabelFile(s *source, path string) error {
 	}
 	switch filepath.Ext(path) {
 	case ".json", ".pt", ".pth", ".pkl", ".pickle", ".npz":
-		return fmt.Errorf("%s: %w: labels are a .npy or text: load it in Python, and "+
-			"numpy.save(\"y.npy\", labels)", path, ErrValue)
+		return fmt.Errorf("%s: %w: labels must be a .npy or text file; load this one in Python, "+
+			"and numpy.save(\"y.npy\", labels)", path, ErrValue)
 	}
 	o := &s.options.Table
 	given := o.Header || o.NoHeader
@@ -150,7 +153,7 @@ func readLabelFile(s *source, path string) error {
 		Remark: true,
 		Data: func(row []string, _ [][]string) bool {
 			_, err := s.vertexNamed(row[0])
-			// if there is one column, rowsOfLabels decides
+			// if there is only one column, rowsOfLabels decides
 			return !given && (len(row) == 1 || err == nil)
 		}, Either: asData})
 	if err != nil {
@@ -159,8 +162,8 @@ func readLabelFile(s *source, path string) error {
 	defer t.Close()
 	if len(t.Header) == 1 {
 		if o.Nodes == "" && arrayFile(o.Features) == "" {
-			return t.Errorf("%w: one column; without a node table want two, the id of a vertex "+
-				"and its label", ErrValue)
+			return t.Errorf("%w: there is one column; without a node table want two, the id of a "+
+				"vertex and its label", ErrValue)
 		}
 		labels, lines, err := s.rowsOfLabels(t, given)
 		if err != nil {
@@ -175,7 +178,7 @@ func readLabelFile(s *source, path string) error {
 		if k, _ := s.column(t, "", "", idNames...); k >= 0 {
 			id = k
 		}
-		// a guess: a row of data whose vertex is unknown may look like names
+		// This is a guess: a row of data whose vertex is unknown may look like names.
 		if !given && !slices.ContainsFunc(t.Header, s.usual) &&
 			strings.ContainsAny(t.Header[0], "0123456789") {
 			return t.Errorf(askedNames, ErrValue)
@@ -186,7 +189,7 @@ func readLabelFile(s *source, path string) error {
 	}
 	c := nodeColumns{use: map[int]columnUse{id: {asID, ""}}}
 	var labels [][]string
-	label := -1 // index of the column with a usual name of labels
+	label := -1 // index of the column that has a usual name of labels
 	if t.HasNames {
 		label, _ = s.column(t, "", "", labelNames...)
 	}
@@ -225,8 +228,9 @@ func readLabelFile(s *source, path string) error {
 				several = "; if a vertex has a row for each of several labels, make columns of 0 " +
 					"and 1: pandas.crosstab(df[0], df[1]).clip(upper=1)"
 			}
-			return t.Errorf("%w: vertex %.60q comes twice; column %s is the id: of several "+
-				"labels want the id as the first column, or called id%s", ErrValue, row[id],
+			return t.Errorf("%w: vertex %.60q comes twice in column %s, which was taken as the "+
+				"id; if vertices have several labels, make the id the first column, or name it "+
+				"id%s", ErrValue, row[id],
 				t.Header[id], several)
 		}
 		seen[v], lines[v] = true, t.Line()
@@ -238,17 +242,17 @@ func readLabelFile(s *source, path string) error {
 	return setTableLabels(s, t, c, func(v int) int { return lines[v] }, labels)
 }
 
-const askedNames = "%w: is this row the names of the columns, or of a vertex that has no row? " +
-	"--header reads it as the names, and --no-header as data"
+const askedNames = "%w: is this row the names of the columns, or the label of a vertex that has " +
+	"no row in the node table? --header reads it as the names, and --no-header as data"
 
-// rowsOfLabels reads a label in each row, in the order of the vertices. If the options do not say
-// whether the first row is a name (given), it is one if there is one row more than vertices and no
-// other row is like it.
+// rowsOfLabels reads one label from each row, in the order of the vertices. If the options do not
+// say whether the first row is a name (given), it is one if there is one row more than vertices and
+// no other row is like it.
 func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, lines []int,
 	err error) {
 	tooMany := func() error {
-		return t.Errorf("%w: more rows than the %d vertices; remove them, or say --header if the "+
-			"first row is a name", ErrMismatch, s.vertices)
+		return t.Errorf("%w: more rows than the %d vertices; remove some, or give --header if "+
+			"the first row is a name", ErrMismatch, s.vertices)
 	}
 	for {
 		row, err := t.Next()
@@ -295,13 +299,14 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, line
 	return labels, lines, nil
 }
 
-// beside returns the directory of a .npy file as a set of arrays, and the name of the file's array.
+// beside returns the directory of a .npy file as a set of arrays, and the name of the array in the
+// file.
 func beside(path string) (a arraySource, key string) {
 	dir := filepath.Dir(path)
 	return arraySource{npyDir(dir), path}, strings.TrimSuffix(filepath.Base(path), ".npy")
 }
 
-// tableFiles finds the edge table and, in a directory, the node table.
+// tableFiles finds the edge table. If In is a directory, it also finds the node table.
 func tableFiles(s *source) (edges string, err error) {
 	in := s.options.In
 	if !isDir(in) {
@@ -333,8 +338,8 @@ func tableIn(dir, stem string) string {
 	return ""
 }
 
-// countRows sets the number of vertices to the rows of an array of features: ids are its row
-// numbers.
+// countRows sets the number of vertices to the number of rows of an array of features. Ids are then
+// its row numbers.
 func countRows(s *source, path string) error {
 	a, key := beside(path)
 	r, err := a.open(key, 2)
@@ -344,7 +349,7 @@ func countRows(s *source, path string) error {
 	return errors.Join(s.setVertices(int64(r.Shape[0]), path), r.Close())
 }
 
-// checkTables returns an error for options that the format does not use.
+// checkTables returns an error for options of tables that the format does not use.
 func (o *ImportOptions) checkTables() error {
 	t := &o.Table
 	if o.Format != "csv" {
@@ -352,7 +357,8 @@ func (o *ImportOptions) checkTables() error {
 			len(t.EdgeFeatures) > 0 || t.ID != "" ||
 			len(t.Labels) > 0 ||
 			len(t.Features) > 0 || t.Split != "" || t.NoHeader || t.Header || t.FirstRows {
-			return badOption("columns and a node table are those of the format csv, not of %s",
+			return badOption("options for columns and for a node table need --format csv, but "+
+				"the format is %s",
 				o.Format)
 		}
 		return nil
@@ -369,11 +375,11 @@ func (o *ImportOptions) checkTables() error {
 		case ".npz":
 			load = "numpy.load(FILE)[NAME]"
 		}
-		return badOption("--features %s: rows of features in a file are a .npy: "+
-			"numpy.save(\"x.npy\", %s)", t.Features[0], load)
+		return badOption("--features %s: a file with rows of features must be a .npy file; make "+
+			"one by numpy.save(\"x.npy\", %s)", t.Features[0], load)
 	}
 	if t.Header && t.NoHeader {
-		return badOption("--header and --no-header exclude each other")
+		return badOption("--header and --no-header exclude each other; leave one out")
 	}
 	if t.Nodes != "" {
 		return foreign(t.Nodes, o.Format)

@@ -14,7 +14,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// schemes are the usual pairs of names of the two ends of an edge.
+// schemes are the usual pairs of names for the two ends of an edge.
 var schemes = [][2]string{
 	{"source", "target"}, {"src", "dst"}, {"from", "to"}, {"u", "v"}, {"start", "end"},
 	{"id_1", "id_2"},
@@ -25,7 +25,7 @@ var schemes = [][2]string{
 	{"start_id", "end_id"}, {"head", "tail"}, {"citing", "cited"},
 }
 
-// sourceNames and targetNames are the first and the second names of schemes.
+// sourceNames and targetNames are the first and the second names of all schemes.
 var sourceNames, targetNames = endNames(0), endNames(1)
 
 func endNames(end int) (names []string) {
@@ -35,14 +35,16 @@ func endNames(end int) (names []string) {
 	return names
 }
 
-// AreEnds reports whether two columns with these names are the source and the target of edges.
+// AreEnds reports whether two columns have names that mark them as the source and the target of
+// edges.
 func AreEnds(source, target string) bool {
 	return slices.ContainsFunc(schemes, func(of [2]string) bool {
 		return strings.EqualFold(of[0], source) && strings.EqualFold(of[1], target)
 	})
 }
 
-// IDColumn returns the first column with a usual name of vertex ids, -1 if there is none.
+// IDColumn returns the index of the first column that has a usual name of vertex ids, or -1 if
+// there is none.
 func IDColumn(names []string) int {
 	for _, usual := range idNames {
 		if k := slices.IndexFunc(names,
@@ -53,20 +55,20 @@ func IDColumn(names []string) int {
 	return -1
 }
 
-// edgeTable is a table of edges, and the columns of it that are read.
+// edgeTable is a table of edges, with the indices of the columns that are read.
 type edgeTable struct {
 	*table.Named
-	from, to, weight int // indices of columns; weight is -1 if there is none
-	// column with the words Directed and Undirected, which Gephi writes; -1 if there is none
+	from, to, weight int // indices of columns; weight is -1 if edges have no weights
+	// column that holds the words Directed and Undirected, which Gephi writes; -1 if there is none
 	direction int
-	// columns named by edgeColumns; -1 for a column that only other relations have
+	// columns that edgeColumns names; -1 for a column that only tables of other relations have
 	features       []int
 	why            string
-	directed, both int  // how many edges are called Directed, and how many Undirected
+	directed, both int  // how many edges are Directed, and how many are Undirected
 	undirected     bool // the current edge is undirected
 }
 
-// findEnds finds the ends of an edge and its weight.
+// findEnds finds the columns of the ends of an edge, and of its weight.
 func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 	o := &e.options.Table
 	if t.weight, err = e.edgeColumn(t.Named, o.Weight, "--weight", weightNames...); err != nil {
@@ -90,14 +92,16 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 		return t.Narrow("the ends of an edge")
 	case !t.HasNames && t.from < 0 && t.to < 0 && t.triples():
 		return t.Errorf("%w: the ends of an edge could be columns 0 and 1, or 0 and 2 with a "+
-			"relation between them: say which by --source and --target, and by --ignore what is "+
-			"left out; of several relations make a table each (docs/guide/typed.md)", ErrValue)
+			"relation between them; name them by --source and --target, and leave out others by "+
+			"--ignore; if there are several relations, make a table for each "+
+			"(docs/guide/typed.md)", ErrValue)
 	case !t.HasNames && t.from < 0 && t.to < 0:
 		t.from, t.to = 0, 1
 	case (t.from < 0 || t.to < 0) && t.Square():
-		return t.Errorf("%w: an adjacency matrix, whose columns are called as its rows are; in "+
-			"Python, halognn.write_dataset(DIR, networkx.from_pandas_adjacency("+
-			"pandas.read_csv(FILE, sep=%q, index_col=0))) imports it", ErrValue, t.Between())
+		return t.Errorf("%w: this is an adjacency matrix, because its columns have the names of "+
+			"its rows; in Python, halognn.write_dataset(DIR, "+
+			"networkx.from_pandas_adjacency(pandas.read_csv(FILE, sep=%q, index_col=0))) imports "+
+			"it", ErrValue, t.Between())
 	case t.from < 0 || t.to < 0:
 		return t.Errorf("%w: which columns are the ends of an edge? The columns are %s: name "+
 			"them with --source and --target, or say --no-header if this row is an edge", ErrValue,
@@ -105,9 +109,9 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 	case t.from == t.to:
 		return fmt.Errorf("%s: %w: --source and --target are the same column", t.Path(), ErrValue)
 	case e.from == e.to && e.from.kind == "" && twoSpaces(t.Header[t.from], t.Header[t.to]):
-		return t.Errorf("%w: columns %s and %s have ids of two spaces, where 1 of one and 1 of "+
-			"the other are two vertices: give them ids of their own, or types "+
-			"(docs/guide/typed.md); if they are of one space, rename the columns", ErrValue,
+		return t.Errorf("%w: columns %s and %s name two kinds of vertices, whose ids may be "+
+			"equal: give both kinds ids of their own, or types (docs/guide/typed.md); if both "+
+			"columns name the same vertices, rename the columns", ErrValue,
 			t.Header[t.from], t.Header[t.to])
 	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
 		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too",
@@ -131,9 +135,9 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 	return nil
 }
 
-// triples reports whether the first three columns of a table without names seem to be a source, a
-// relation and a target: the first and the third hold words, or both hold numbers beside a second
-// column of words.
+// triples reports whether the first three columns of a table without column names seem to be a
+// source, a relation and a target: the first and the third hold words, or both hold numbers and the
+// second holds words.
 func (t *edgeTable) triples() bool {
 	if len(t.Header) < 3 {
 		return false
@@ -143,8 +147,8 @@ func (t *edgeTable) triples() bool {
 	return first == third && !(first && second)
 }
 
-// plainName writes the name of a column as in schemes: Source Node, :START_ID(Person) of Neo4j,
-// ~from of Neptune and #node1, from a first line written as a comment, become Source_Node,
+// plainName rewrites the name of a column as schemes write it. Source Node, :START_ID(Person) of
+// Neo4j, ~from of Neptune, and #node1 from a first line that is a comment, become Source_Node,
 // START_ID, from and node1.
 func plainName(name string) string {
 	name = strings.TrimLeft(name, ":~#")
@@ -154,16 +158,16 @@ func plainName(name string) string {
 	return strings.NewReplacer(" ", "_", "-", "_", ".", "_").Replace(name)
 }
 
-// twoSpaces reports whether the brackets in the names of two ends, as in :START_ID(Person) of
-// Neo4j, say that equal ids of the ends are different vertices.
+// twoSpaces reports whether the brackets in the names of the two ends, as in :START_ID(Person) of
+// Neo4j, show that equal ids at the two ends are different vertices.
 func twoSpaces(source, target string) bool {
 	_, from, one := strings.Cut(source, "(")
 	_, to, other := strings.Cut(target, "(")
 	return from != to && (one && other || strings.Contains(source+" "+target, "_ID("))
 }
 
-// likeNames reports whether the names of two columns differ as those of the ends of an edge do: by
-// the two words of a scheme (from_user, to_user), or by 1 and 2 (drug1, drug2), or by 0 and 1.
+// likeNames reports whether the names of two columns differ as names of the two ends of an edge do:
+// by the two words of a scheme (from_user, to_user), by 1 and 2 (drug1, drug2), or by 0 and 1.
 func likeNames(source, target string) bool {
 	source, target = strings.ToLower(plainName(source)), strings.ToLower(plainName(target))
 	ways := append([][2]string{{"1", "2"}, {"0", "1"}}, schemes...)
@@ -173,7 +177,8 @@ func likeNames(source, target string) bool {
 	})
 }
 
-// swapped returns a name with the first word of a scheme replaced by the second.
+// swapped returns the name with the first word of the scheme replaced by the second word. The
+// result is is false if the name does not have the first word.
 func swapped(name string, of [2]string) (other string, is bool) {
 	at := strings.LastIndex(name, of[0])
 	if at < 0 {
@@ -182,7 +187,8 @@ func swapped(name string, of [2]string) (other string, is bool) {
 	return name[:at] + of[1] + name[at+len(of[0]):], true
 }
 
-// lead is 1 if the first column has no name, like the row numbers that tools write, otherwise 0.
+// lead returns 1 if the first column has no name, as row numbers that tools write. Otherwise it
+// returns 0.
 func (t *edgeTable) lead() int {
 	if len(t.Header) > 0 && isIndex(t.Header[0], 2) {
 		return 1
@@ -190,9 +196,10 @@ func (t *edgeTable) lead() int {
 	return 0
 }
 
-// onlyPair reports whether the first two columns, after one without a name if there is one, are the
-// only pair with names that match (likeNames). Times (valid_from, valid_to), the first columns of a
-// series (V1, V2, V3), and one of two pairs (score1, score2, drugA, drugB) are not.
+// onlyPair reports whether the first two columns are the only pair with matching names (likeNames).
+// A first column without a name does not count. Times (valid_from, valid_to) are no such pair. Nor
+// are the first columns of a series (V1, V2, V3), or one of two pairs (score1, score2, drugA,
+// drugB).
 func (t *edgeTable) onlyPair() bool {
 	header := t.Header[t.lead():]
 	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) ||
@@ -217,7 +224,7 @@ func (t *edgeTable) onlyPair() bool {
 	return true
 }
 
-// nodeFiles names the node tables of the ends.
+// nodeFiles returns the names of the node tables of the two ends, for messages.
 func (e *edgeSource) nodeFiles() string {
 	from, to := filepath.Base(e.from.options.Table.Nodes), filepath.Base(e.to.options.Table.Nodes)
 	if from == to {
@@ -226,9 +233,9 @@ func (e *edgeSource) nodeFiles() string {
 	return from + " and " + to
 }
 
-// other returns the column of the other end, in a table of two columns where one end is known. It
-// returns -1 if the node table does not have the column's first values, if the name or a flag says
-// that the column is something else, or if both columns are integers, which could be amounts, too.
+// other returns the column of the other end, in a table of two columns of which one end is known.
+// It returns -1 in three cases: the node table lacks the column's first values; the name or a flag
+// shows that the column is something else; or both columns are integers, which could be amounts.
 func (e *edgeSource) other(t *edgeTable, known, end int) int {
 	k, s := 1-known, [2]*source{e.from, e.to}[end]
 	if len(t.Header) != 2 || !t.HasNames || s.options.Table.Nodes == "" || s.places == nil ||
@@ -250,8 +257,9 @@ func (e *edgeSource) other(t *edgeTable, known, end int) int {
 	return k
 }
 
-// otherPair returns the names of two columns that match like the names of ends, but are not the
-// ends: a table may name both vertices twice, by an id and by a name. "" if there are none.
+// otherPair returns the names of two columns that match as names of ends do, but are not the ends.
+// Such a table may name both vertices twice, by an id and by a name. It returns "" if there are
+// none.
 func (t *edgeTable) otherPair(e *edgeSource) string {
 	named := slices.Concat(e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels)
 	at := map[string]int{} // columns by their names in lower case
@@ -277,7 +285,8 @@ func (t *edgeTable) otherPair(e *edgeSource) string {
 	return ""
 }
 
-// isWhen reports whether a column has a name of a time, such as endTime, started_at or valid_from.
+// isWhen reports whether the name of a column is that of a time, such as endTime, started_at or
+// valid_from.
 func isWhen(name string) bool {
 	parts := strings.FieldsFunc(strings.ToLower(plainName(name)), func(r rune) bool {
 		return r == '_' || r >= '0' && r <= '9'
@@ -301,9 +310,9 @@ var whenNames = []string{"year", "month", "week", "day", "hour", "minute", "seco
 const theOther = "of two columns one is named as an end, and the node table has the values of " +
 	"the other"
 
-// chooseEnds finds the ends that the options do not name: two columns of one scheme. If several
-// schemes fit, it takes none. If none fits, it may take the first two columns, if their names match
-// (onlyPair).
+// chooseEnds finds the ends that no flag names: two columns whose names are one of the schemes. If
+// columns match several schemes, it takes none of them. If they match none, it may take the first
+// two columns, if their names match (onlyPair).
 func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	if t.from >= 0 && t.to >= 0 {
 		return nil
@@ -314,7 +323,8 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		})
 	}
 	var pairs [][2]int
-	var ends [2][]int // columns with names of an end
+	// columns that have a name of the source, and columns that have a name of the target
+	var ends [2][]int
 	for _, names := range schemes {
 		pair := [2]int{at(names[0]), at(names[1])}
 		for i, k := range pair {
@@ -367,7 +377,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	return nil
 }
 
-// findFeatures finds the columns of --edge-features, or the columns with labels of links.
+// findFeatures finds the columns of --edge-features, or the columns with the labels of links.
 func (t *edgeTable) findFeatures(e *edgeSource) error {
 	names, flag := e.options.edgeColumns()
 	for _, name := range names {
@@ -378,7 +388,7 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 		switch {
 		case err != nil:
 			return err
-		case k < 0: // only other relations have it
+		case k < 0: // only tables of other relations have this column
 		case slices.Contains(t.features, k):
 			return fmt.Errorf("%s: %w: %s names column %s twice", t.Path(), ErrValue, flag, name)
 		case k == t.from || k == t.to:
@@ -393,8 +403,8 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 	return nil
 }
 
-// edgeColumn is column, but a relation may lack the column if others have it, unless the option
-// names this relation.
+// edgeColumn finds a column as the method column does. But a relation may lack the column if other
+// relations have it, unless the flag names this relation.
 func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...string) (int, error) {
 	if asked == "" || e.own == nil || e.own[flag] {
 		return e.column(t, asked, flag, usual...)
@@ -404,7 +414,7 @@ func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...str
 	return k, nil
 }
 
-// noteColumns notes what the columns of the edges were taken as.
+// noteColumns adds to the report as what the columns of an edge table were read.
 func noteColumns(e *edgeSource, t *edgeTable) {
 	of := map[int]columnUse{t.from: {asSource, t.why}, t.to: {asTarget, t.why}}
 	file := filepath.Base(t.Path())
@@ -451,8 +461,8 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 			e.note("column %s of %s is not read; --task links --link-classes %[1]s, or "+
 				"--link-numbers, predicts it", name, file)
 		case !t.HasNames && k == 2 && t.weight < 0 && table.DecimalComma(t.Field(k)) != "":
-			e.note("column 2 of %s is not read; if it is the weight of an edge, write a point "+
-				"for its decimal comma, and --weight 2 reads it", file)
+			e.note("column 2 of %s is not read; if it is the weight of an edge, write a point in "+
+				"place of its decimal comma and give --weight 2", file)
 		case !t.HasNames && k == 2 && t.weight < 0 && weighs(t.Field(k)):
 			e.note("column 2 of %s is not read; if it is the weight of an edge, --weight 2 reads "+
 				"it", file)
@@ -463,8 +473,8 @@ func noteColumns(e *edgeSource, t *edgeTable) {
 	e.readsColumns(t.Named, of)
 }
 
-// display reports whether the first values of a column look like names of the edges: nearly all
-// differ, or are empty.
+// display reports whether the first values of a column look like names of the edges, which serve
+// for display only: nearly all differ, or are empty.
 func display(values []string) bool {
 	seen, n := map[string]bool{}, 0
 	for _, f := range values {
@@ -476,19 +486,20 @@ func display(values []string) bool {
 	return 10*len(seen) >= 9*n
 }
 
-// weighs reports whether a field may be a weight.
+// weighs reports whether a field may be the weight of an edge.
 func weighs(field string) bool {
 	w, is := table.ParseFloat([]byte(field))
 	return is && w >= 0
 }
 
-// openEdges opens an edge table. A first row without usual names is an edge if a node table knows
-// its ids; otherwise it may name the columns, if its first two fields match as names of ends do.
+// openEdges opens an edge table. If the first row has no usual names of columns, it is an edge if a
+// node table has its ids. Otherwise it may be the names of the columns, if its first two fields
+// match as names of ends do.
 func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 	o := &e.options.Table
 	names, why := e.namesOf(o.NoHeader, e.options.ofEdges()...), ""
 	if e.from.options.Table.Nodes != "" && e.from.places != nil && e.to.places != nil {
-		ends := [2]int{0, 1} // the ends in a table without names
+		ends := [2]int{0, 1} // columns of the ends, in a table without names
 		for i, name := range [2]string{o.Source, o.Target} {
 			if k, is := table.ParseInt([]byte(name)); is && k >= 0 {
 				ends[i] = int(k)
@@ -530,8 +541,8 @@ func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 	return t, err
 }
 
-// eachNamedEdge calls visit with the ends of every edge, its weight ("" without such a column) and
-// its features. They are valid until visit returns.
+// eachNamedEdge calls the function visit with every edge: the ids of its ends, its weight (""
+// without a column of weights) and its features. These are valid until visit returns.
 func eachNamedEdge(e *edgeSource,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
@@ -549,13 +560,14 @@ func eachNamedEdge(e *edgeSource,
 		return nil, err
 	}
 	features := make([]string, len(t.features))
-	marks := !t.HasNames && e.options.Table.Source == "" // the values are only 0 and 1
+	marks := !t.HasNames && e.options.Table.Source == "" // whether all values are 0 or 1
 	for rows := 0; ; rows++ {
 		row, err := t.Next()
 		if err == nil && row == nil && marks && rows == len(t.Header) && rows > 2 {
-			err = fmt.Errorf("%s: %w: %d rows of as many 0 and 1: an adjacency matrix; in Python, "+
-				"halognn.write_dataset(DIR, scipy.sparse.csr_matrix(numpy.loadtxt(FILE, "+
-				"delimiter=%q))) imports it", path, ErrValue, rows, t.Between())
+			err = fmt.Errorf("%s: %w: %d rows with as many columns of 0 and 1 are an adjacency "+
+				"matrix; in Python, halognn.write_dataset(DIR, "+
+				"scipy.sparse.csr_matrix(numpy.loadtxt(FILE, delimiter=%q))) imports it",
+				path, ErrValue, rows, t.Between())
 		}
 		if err != nil && !t.HasNames && t.Columns() > len(t.Header) {
 			err = fmt.Errorf("%w; if a row lists the neighbours of its first vertex, "+
@@ -594,7 +606,7 @@ func eachNamedEdge(e *edgeSource,
 	}
 }
 
-// direct reads the direction of the current edge.
+// direct reads whether the current edge is directed.
 func (t *edgeTable) direct(text string) error {
 	switch strings.ToLower(text) {
 	case "undirected", "mutual":
@@ -605,16 +617,17 @@ func (t *edgeTable) direct(text string) error {
 		t.directed++
 	default:
 		name := t.Header[t.direction]
-		return t.Errorf("column %s: %w: %.40q is neither Directed nor Undirected, and %s; "+
-			"--ignore %s imports the rest", name, ErrValue, text, edgeTypes, name)
+		return t.Errorf("column %s: %w: %.40q is neither Directed nor Undirected; %s; --ignore "+
+			"%s imports the graph without the column", name, ErrValue, text, edgeTypes, name)
 	}
 	return nil
 }
 
-// collectIDs numbers the ids that the edges name.
+// collectIDs numbers the ids in an edge table, which become the vertices.
 func collectIDs(e *edgeSource, path string) error {
 	s := e.from
-	seen := make(map[string]graph.VertexID) // 1 if the id was a source, 2 if a target, 3 if both
+	// for each id, 1 if it was a source, 2 if it was a target, 3 if both
+	seen := make(map[string]graph.VertexID)
 	var odd oddIDs
 	both := 0
 	t, err := eachNamedEdge(e, path, func(t *edgeTable, u, v, _ string, _ []string) error {
@@ -624,7 +637,8 @@ func collectIDs(e *edgeSource, path string) error {
 			if more == as {
 				continue
 			}
-			id = strings.Clone(id) // id lies in the row; an assignment replaces the key, too
+			// id is part of the row, so it must be copied; an assignment also replaces the key
+			id = strings.Clone(id)
 			seen[id] = more
 			if before {
 				both++
@@ -642,9 +656,9 @@ func collectIDs(e *edgeSource, path string) error {
 	}
 	if from, to := t.Header[t.from], t.Header[t.to]; both > 0 && t.HasNames &&
 		!likeNames(from, to) && !AreEnds(plainName(from), plainName(to)) {
-		s.note("%d of %d ids are in both columns, %s and %s, and are one vertex each: if the "+
-			"columns name two kinds of vertices, give the kinds types (docs/guide/typed.md), or "+
-			"ids of their own", both, len(seen), from, to)
+		s.note("%d of %d ids are in both columns, %s and %s, and each is taken as one vertex. If "+
+			"the columns name two kinds of vertices, give the kinds types (docs/guide/typed.md), "+
+			"or ids of their own", both, len(seen), from, to)
 	}
 	if err := odd.tell(s, path, seen); err != nil {
 		return err
@@ -669,13 +683,13 @@ func collectIDs(e *edgeSource, path string) error {
 	return nil
 }
 
-// placeOf returns the vertex of an id of the edge table t.
+// placeOf returns the number of the vertex that has an id in the edge table t.
 func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	if s.places == nil {
 		x, ok := table.ParseInt([]byte(id))
 		if !ok {
-			return 0, t.Errorf("%w: vertex %.60q: without a node table, features in an array are "+
-				"those of vertices 0 to %d; name the node table with --nodes", ErrValue, id,
+			return 0, t.Errorf("%w: vertex %.60q: without a node table, an array of features has "+
+				"the vertices 0 to %d; name the node table with --nodes", ErrValue, id,
 				s.vertices-1)
 		}
 		return x, nil
@@ -686,36 +700,37 @@ func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	}
 	nodes := filepath.Base(s.options.Table.Nodes)
 	if s.options.Table.Nodes == "" {
-		return 0, t.Errorf("vertex %.60q was not there before: the file changed; import it again",
+		return 0, t.Errorf("vertex %.60q was not there when the file was first read, so the file "+
+			"has changed; import it again",
 			id)
 	}
 	switch alike, number := s.alike(id); {
 	case number:
-		return 0, t.Errorf("vertex %.60q: %w: %s calls it %s; write ids alike, as with "+
-			"pandas: df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, alike)
+		return 0, t.Errorf("vertex %.60q: %w: %s calls it %s; write ids alike, in pandas by "+
+			"df[column].astype(\"int64\")", id, graph.ErrVertexRange, nodes, alike)
 	case alike != "":
-		return 0, t.Errorf("vertex %.60q: %w: %s has %.60q, which differs from it in capitals; "+
-			"write ids alike", id, graph.ErrVertexRange, nodes, alike)
+		return 0, t.Errorf("vertex %.60q: %w: %s has %.60q, which differs from it in capitals "+
+			"only; write ids alike", id, graph.ErrVertexRange, nodes, alike)
 	}
 	if !s.unnamed && slices.Contains(s.header, id) {
-		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but a column of that name: "+
-			"if its first row is data, say --no-header", id, graph.ErrVertexRange, nodes)
+		return 0, t.Errorf("vertex %.60q: %w: %s has no row for it, but has a column with that "+
+			"name; if its first row is data, give --no-header", id, graph.ErrVertexRange, nodes)
 	}
 	return 0, t.Errorf("vertex %.60q: %w: %s has no row for it in column %s, which is the id%s; "+
-		"add one, or remove the edge, or name the column of the ids with --id%s", id,
+		"add a row, or remove the edge, or name the column of the ids with --id%s", id,
 		graph.ErrVertexRange, nodes, s.idColumn, s.otherIDs, s.noID)
 }
 
-// readEdgeTable adds the edges.
+// readEdgeTable reads all edges of a table.
 func readEdgeTable(e *edgeSource, path string) error {
 	names, _ := e.options.edgeColumns()
 	e.rows.cols = len(names)
-	var both []int64 // the numbers of edges that are called undirected
-	var absent error // the error about the first edge with a vertex that does not exist
-	lost := 0        // the number of such edges
+	var both []int64 // numbers of the edges that are called Undirected
+	var absent error // error about the first edge that has a vertex that does not exist
+	lost := 0        // number of edges that have such a vertex
 	t, err := eachNamedEdge(e, path,
 		func(t *edgeTable, from, to, weight string, features []string) error {
-			if absent != nil { // of the remaining edges only the lost ones are counted
+			if absent != nil { // after that error, only further edges of that kind are counted
 				_, one := e.from.places[from]
 				if _, other := e.to.places[to]; !one || !other {
 					lost++
@@ -771,9 +786,9 @@ func readEdgeTable(e *edgeSource, path string) error {
 	return nil
 }
 
-// turn makes those edges undirected that the column of directions calls undirected: if all are, the
-// whole relation becomes undirected; otherwise the reverse of each is added. If the reverses of all
-// relations are added anyway, there is nothing to do.
+// turn handles the edges that the column of directions calls undirected. If all edges are, the
+// whole relation becomes undirected. Otherwise the reverse of each such edge is added. If the
+// reverses of all relations are added anyway, there is nothing to do.
 func (e *edgeSource) turn(t *edgeTable, both []int64) {
 	if len(both) == 0 || e.options.Undirected != AsFormat || e.options.Reverse {
 		return

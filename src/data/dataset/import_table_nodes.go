@@ -15,13 +15,13 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// nodeColumns are the indices of a node table's columns.
+// nodeColumns has the indices of a node table's columns, by what they hold.
 type nodeColumns struct {
 	id, split        int
 	labels, features []int
 	masks            maskReader
-	named            []int // features that --features names
-	// columns with usual names of labels, if --label names a file or labels of another type
+	named            []int // columns that --features names
+	// whether --label names columns of this table
 	asked bool
 	// columns with usual names of labels that are not read, because --label names a file or labels
 	// of another type
@@ -29,7 +29,7 @@ type nodeColumns struct {
 	use  map[int]columnUse
 }
 
-// indexNames are names of columns with the numbers of rows, which tools write unasked.
+// indexNames are usual names of columns that hold row numbers, which tools write unasked.
 var indexNames = []string{"", "index", "level_0", "rownames", "row_names"}
 
 func isIndex(name string, column int) bool {
@@ -38,14 +38,15 @@ func isIndex(name string, column int) bool {
 		slices.Contains(indexNames, lower)
 }
 
-// counts reports whether a column is an index: it has no name of its own, or it counts the rows.
+// counts reports whether a column is an index: it has no name of its own, or it holds the row
+// numbers.
 func counts(t *table.Named, column int) bool {
 	name := t.Header[column]
 	return isIndex(name, 2) || isIndex(name, column) && t.Counts(column)
 }
 
-// readNodes reads ids, labels and split, and registers the features, which are read only when they
-// are written.
+// readNodes reads the ids, the labels and the split of a node table. It registers the features,
+// which are read only when they are written.
 func readNodes(s *source, path string) error {
 	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
 	if err != nil {
@@ -64,10 +65,12 @@ func readNodes(s *source, path string) error {
 		read: true,
 	}
 	others := watchSplits(s, t, slices.Concat([]int{c.id, c.split}, c.labels, c.left, c.named))
-	held := make([]bool, len(t.Header)) // columns that are not empty in some row
+	held := make([]bool, len(t.Header)) // columns that have a value in some row
 	var odd oddIDs
-	var first []uint64         // with FirstRows: the hash of each vertex's row
-	unequal, codes := 0, false // codes: the split has numbers
+	var first []uint64 // with FirstRows: hash of the first row of each vertex
+	// unequal counts repeated rows that differ from the first; codes is true if the split has
+	// numbers
+	unequal, codes := 0, false
 	s.places = make(map[string]graph.VertexID)
 	for n := 0; ; n++ {
 		row, err := t.Next()
@@ -91,15 +94,16 @@ func readNodes(s *source, path string) error {
 			first = append(first, hash)
 		}
 		if twice {
-			return t.Errorf("%w: vertex %.60q comes twice in column %s, which is the id; want a "+
-				"row for each vertex, another column as --id, or --first-rows, which takes the "+
-				"first%s", ErrValue, id, s.idColumn, s.noID)
+			return t.Errorf("%w: vertex %.60q comes twice in column %s, which is the id; give "+
+				"one row for each vertex, or another column by --id, or --first-rows, which "+
+				"takes the first row%s", ErrValue, id, s.idColumn, s.noID)
 		}
 		if id == "" || strings.ContainsRune(id, '\n') {
 			return t.Errorf("%w: vertex %.60q: want an id, on one line", ErrValue, id)
 		}
 		if len(ids) == graph.MaxVertices {
-			return t.Errorf("more than the %d vertices that are supported", graph.MaxVertices)
+			return t.Errorf("there are more than the %d vertices that are supported; leave some "+
+				"out", graph.MaxVertices)
 		}
 		s.places[id] = v
 		for k, f := range row {
@@ -121,7 +125,8 @@ func readNodes(s *source, path string) error {
 				if _, is := mark(row[c.split]); is {
 					marks = "; if it marks the vertices to train, call it train_mask"
 				}
-				return t.Errorf("%w: column %s holds %.40q; want train, valid, test or nothing%s",
+				return t.Errorf("%w: column %s holds %.40q, but the column of the split must "+
+					"hold train, valid, test or nothing%s",
 					ErrValue, t.Header[c.split], row[c.split], marks)
 			}
 		}
@@ -131,8 +136,8 @@ func readNodes(s *source, path string) error {
 		others.read(v, row)
 	}
 	if n := len(s.repeated); n > 0 {
-		s.note("%d rows of %s repeat the vertex of an earlier row, and are left out: %d of them "+
-			"differ from that row", n, filepath.Base(path), unequal)
+		s.note("%d rows of %s repeat the vertex of an earlier row, and are left out; %d of these "+
+			"rows differ from the earlier one", n, filepath.Base(path), unequal)
 	}
 	if err := odd.tell(s, path, s.places); err != nil {
 		return err
@@ -151,12 +156,13 @@ func readNodes(s *source, path string) error {
 			use.why = "0 is train, 1 valid, 2 test"
 			switch part, _ := maskPart(t.Header[c.split]); {
 			case len(p.Test) == 0 && part >= 0:
-				return fmt.Errorf("%s: %w: column %s, which --split-column names, holds 0 and 1, "+
-					"marks of one list by its name: call it %s_mask, and leave --split-column out",
+				return fmt.Errorf("%s: %w: column %s, which --split-column names, holds only 0 "+
+					"and 1, and by its name it marks the vertices of one list; call it %s_mask, "+
+					"and leave --split-column out",
 					path, ErrValue, t.Header[c.split], graph.SplitNames[part])
 			case len(p.Test) == 0:
-				s.note("column %s of %s has 0 and 1 alone, which are train and valid: if it "+
-					"marks the vertices to train, call it train_mask", t.Header[c.split],
+				s.note("column %s of %s holds only 0 and 1, which are taken as train and valid; "+
+					"if it marks the vertices to train, call it train_mask", t.Header[c.split],
 					filepath.Base(path))
 			}
 		}
@@ -178,8 +184,8 @@ func readNodes(s *source, path string) error {
 	return setColumnFeatures(s, t, c.features)
 }
 
-// lineOf reads a node table again, up to the first row with an id, and returns its line; 0 if that
-// fails.
+// lineOf reads a node table again, up to the first row that has the given id, and returns the line
+// of that row. It returns 0 if it does not find it.
 func lineOf(s *source, path string, column int, id string) int {
 	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
 	if err != nil {
@@ -197,14 +203,14 @@ func lineOf(s *source, path string, column int, id string) int {
 	}
 }
 
-// leaveEmpty leaves out features that are empty in all rows, such as timeset of Gephi, unless
-// features are named.
+// leaveEmpty leaves out the features that are empty in all rows, such as timeset of Gephi. If
+// --features names the features, it leaves out none.
 func (c *nodeColumns) leaveEmpty(s *source, t *table.Named, held []bool) {
 	if len(s.options.Table.Features) > 0 || len(s.places) == 0 {
 		return
 	}
 	for k, is := range held {
-		if c.use[k].why == rowNumbers && !is { // rows end with a separator
+		if c.use[k].why == rowNumbers && !is { // rows that end with a separator make such a column
 			c.use[k] = columnUse{asIgnored, "empty"}
 		}
 	}
@@ -221,14 +227,14 @@ func (c *nodeColumns) leaveEmpty(s *source, t *table.Named, held []bool) {
 
 const forDisplay = "names for display"
 
-// gephi reports whether a column is the Label that Gephi writes beside Id.
+// gephi reports whether a column is the column Label that Gephi writes beside Id.
 func (c *nodeColumns) gephi(t *table.Named, column int) bool {
 	return t.Header[column] == "Label" && strings.HasPrefix(t.Header[c.id], "I")
 }
 
-// leaveNames leaves out a column Label that Gephi writes beside Id, if its values name the
-// vertices: nearly all differ. Another label column beside it is then the label, if it has classes.
-// It returns the values of the remaining labels.
+// leaveNames leaves out a column Label that Gephi writes beside Id, if its values seem to be names
+// of the vertices, because nearly all differ. If there is another label column with classes, that
+// is then the label. leaveNames returns the values of the remaining label columns.
 func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string,
 	labels [][]string) [][]string {
 	if c.asked || len(c.labels) == 0 || !c.gephi(t, c.labels[0]) || regression(s) &&
@@ -251,7 +257,7 @@ func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string,
 	}))
 	if names {
 		s.note("column Label of %s is not read: it has %d names for %d vertices, as Gephi writes "+
-			"it for display; --label Label makes classes of them", file, len(seen), len(ids))
+			"names for display; --label Label makes classes of them", file, len(seen), len(ids))
 		c.use[c.labels[0]] = columnUse{asIgnored, forDisplay}
 	}
 	feature := func(k int) {
@@ -269,8 +275,9 @@ func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string,
 			feature(other)
 		}
 	case other >= 0:
-		s.note("columns Label, %s of %s could all be the label: Label is it, and the other is a "+
-			"feature; --label names another, --ignore leaves columns out", t.Header[other], file)
+		s.note("columns Label, %s of %s could all be the label; Label is taken, and the other is "+
+			"a feature; --label takes another, and --ignore leaves columns out",
+			t.Header[other], file)
 		c.use[c.labels[0]] = columnUse{asLabel, "rather than " + t.Header[other]}
 		s.rivals = []string{"Label", t.Header[other]}
 		c.labels, labels = c.labels[:1], labels[:1]
@@ -279,7 +286,7 @@ func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string,
 	return labels
 }
 
-// tell notes what the columns were taken as.
+// tell adds to the report as what the columns of a node table were read.
 func (c *nodeColumns) tell(s *source, t *table.Named) {
 	for _, k := range c.labels {
 		if _, ok := c.use[k]; !ok {
@@ -319,7 +326,7 @@ func (c *nodeColumns) tell(s *source, t *table.Named) {
 
 const rowNumbers = "an index that tools write"
 
-// findNodeColumns finds the columns of a node table.
+// findNodeColumns finds out what each column of a node table holds.
 func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 	o := &s.options.Table
 	c.use = map[int]columnUse{}
@@ -379,8 +386,8 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case isFold(name):
-			c.use[k] = columnUse{asIgnored, ofSplit} // takeSplits tells
-		case c.gephi(t, k) && !t.Number(k): // beside another label
+			c.use[k] = columnUse{asIgnored, ofSplit} // takeSplits notes this column
+		case c.gephi(t, k) && !t.Number(k): // there is another label column beside it
 			c.use[k] = columnUse{asIgnored, forDisplay}
 			s.note("column Label of %s is not read: it holds words, as Gephi writes it for display",
 				filepath.Base(t.Path()))
@@ -393,16 +400,18 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 
 const firstColumn = "the first column, for none is called id or node"
 
-// likeID reports whether a column has a name of ids: paper_id, userId, or a usual name.
+// likeID reports whether the name of a column is that of ids: paper_id, userId, or one of the usual
+// names.
 func likeID(name string) bool {
 	lower := strings.ToLower(name)
 	return slices.Contains(idNames, lower) || strings.HasSuffix(lower, "_id") ||
 		strings.HasSuffix(name, "Id") ||
-		// not COVID
+		// a capital before ID, as in COVID, does not count
 		len(name) > 2 && strings.HasSuffix(name, "ID") && unicode.IsLower(rune(name[len(name)-3]))
 }
 
-// findID finds the column of the ids: the one with a usual name, or the first one if there is none.
+// findID finds the column of the ids: the column with a usual name, or the first column if there is
+// none.
 func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	if c.id, err = s.column(t, s.options.Table.ID, "--id", idNames...); err != nil {
 		return err
@@ -431,7 +440,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	}
 	s.idColumn, s.header, s.unnamed = t.Header[c.id], t.Header, !t.HasNames
 	o := &s.options
-	// whether a flag names the column as something other than an id
+	// named reports whether a flag names the column as something other than the id.
 	named := func(name string) bool {
 		return slices.Contains(slices.Concat(o.Ignore, o.Table.Labels, o.Table.Features,
 			[]string{o.Table.Split}), name)
@@ -447,8 +456,8 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 		if s.idColumn != "" {
 			first = s.idColumn + ", the first one"
 		}
-		return t.Errorf("%w: which column is the id of a vertex? It could be %s, or %s: say "+
-			"which by --id, or leave columns out by --ignore", ErrValue, first,
+		return t.Errorf("%w: it is not clear which column holds the ids of vertices; it could be "+
+			"%s, or %s; name it by --id, or leave columns out by --ignore", ErrValue, first,
 			strings.Join(others, ", "))
 	}
 	if len(others) > 0 && s.options.Table.ID == "" {
@@ -463,7 +472,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	return nil
 }
 
-// findLabels finds the columns of the labels.
+// findLabels finds the columns that hold labels.
 func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	o := &s.options.Table
 	y := s.fileOfLabels()
@@ -489,7 +498,7 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	var found []int
 	var names []string
 	beside, _ := s.column(t, "", "", "x")
-	place := beside >= 0 // with a column x, a column y may be a coordinate
+	place := beside >= 0 // if there is a column x, a column y may be a coordinate
 	for _, name := range labelNames {
 		if k, _ := s.column(t, "", "", name); k >= 0 && k != c.id && k != c.split &&
 			!slices.Contains(found, k) && !(place && name == "y" &&
@@ -502,20 +511,21 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 		return nil
 	}
 	if len(found) > 1 && c.gephi(t, found[0]) && !t.Number(found[0]) &&
-		!(place && strings.EqualFold(names[1], "y")) { // leaveNames chooses one of them
+		!(place && strings.EqualFold(names[1], "y")) { // leaveNames then chooses one of the two
 		c.labels = found[:2]
 		return nil
 	}
 	if len(found) > 0 {
 		c.labels = found[:1]
 		if place && strings.EqualFold(names[0], "y") {
-			s.note("column %s of %s is the label; if it is a coordinate, as %s beside it, "+
-				"--features names both", names[0], filepath.Base(t.Path()), t.Header[beside])
+			s.note("column %s of %s is the label; if it is a coordinate, as %s beside it, name "+
+				"both in --features", names[0], filepath.Base(t.Path()), t.Header[beside])
 		}
 	}
 	if len(found) > 1 {
-		s.note("columns %s of %s could all be the label: %s is it, and the others are features; "+
-			"--label names another, --ignore leaves columns out", strings.Join(names, ", "),
+		s.note("columns %s of %s could all be the label; %s is taken, and the others are "+
+			"features; --label takes another, and --ignore leaves columns out",
+			strings.Join(names, ", "),
 			filepath.Base(t.Path()), names[0])
 		c.use[found[0]] = columnUse{asLabel, "rather than " + strings.Join(names[1:], ", ")}
 		s.rivals = names
@@ -523,8 +533,8 @@ func (c *nodeColumns) findLabels(s *source, t *table.Named) error {
 	return nil
 }
 
-// setTableLabels takes columns of a table as labels. line returns the line of a vertex's row, for
-// errors.
+// setTableLabels takes columns of a table as the labels. The function line returns the line of a
+// vertex's row, for error messages.
 func setTableLabels(s *source, t *table.Named, c nodeColumns, line func(v int) int,
 	labels [][]string) error {
 	if regression(s) {
@@ -537,7 +547,7 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, line func(v int) i
 	case 1:
 		if err := s.nameClasses(labels[0]); err != nil {
 			err = s.atLine(err, t.Path(), line, name)
-			if t.Path() != s.options.Table.Nodes { // a file of labels
+			if t.Path() != s.options.Table.Nodes { // the table is a file of labels
 				return err
 			}
 			label, both := t.Header[c.labels[0]], ""
@@ -575,7 +585,7 @@ func setTableLabels(s *source, t *table.Named, c nodeColumns, line func(v int) i
 	return nil
 }
 
-// number reads a field as a number; true and false are 1 and 0.
+// number reads a field as a number. The words true and false count as 1 and 0.
 func number(text string) (x float32, ok bool) {
 	switch text {
 	case "true", "True", "TRUE":
@@ -587,7 +597,8 @@ func number(text string) (x float32, ok bool) {
 	return float32(wide), ok
 }
 
-// setColumnFeatures registers columns of a node table as features.
+// setColumnFeatures registers columns of a node table as features. They are read again when they
+// are written.
 func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 	if len(columns) == 0 {
 		return nil
@@ -620,13 +631,14 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 			}
 			if row == nil {
 				if v != s.vertices {
-					return fmt.Errorf("%d rows, but %d before; the file changed: import it again",
+					return fmt.Errorf("%d rows, but there were %d before, so the file has "+
+						"changed; import it again",
 						v, s.vertices)
 				}
 				return nil
 			}
 			if v == s.vertices {
-				return t.Errorf("more than %d rows now; the file changed: import it again",
+				return t.Errorf("more than %d rows now, so the file has changed; import it again",
 					s.vertices)
 			}
 			for i, k := range columns {
@@ -635,8 +647,8 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 					return notNumbers(s, t, row, columns[i:])
 				}
 				if !finite(x) {
-					return t.Errorf("%w: column %s holds %.40q, which is no finite number of 32 "+
-						"bits; repair it, or leave the column out: --ignore %s", ErrValue,
+					return t.Errorf("%w: column %s holds %.40q, which is not a finite number of "+
+						"32 bits; repair it, or leave the column out by --ignore %s", ErrValue,
 						t.Header[k], row[k], inShell(t.Header[k]))
 				}
 				values[i] = x
@@ -651,14 +663,15 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 	})
 }
 
-// notNumbers is the error about a row that has words in feature columns; columns begins with the
-// first of them. It names all columns that hold words, so that one run tells them all.
+// notNumbers returns the error about a row that has words in feature columns. columns begins with
+// the first such column. The error names all feature columns that hold words, so that one run shows
+// them all.
 func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	first := columns[0]
 	if both := s.rivals; slices.Contains(both, t.Header[first]) {
-		return t.Errorf("%w: columns %s could all be the label, of which %s is taken, and %s "+
-			"holds %.40q, which is no number for a feature: name the label by --label, as "+
-			"--label %[4]s, and leave the others out by --ignore", ErrValue,
+		return t.Errorf("%w: columns %s could all be the label; %s is taken, so %s is a feature, "+
+			"but it holds %.40q, which is not a number; name the label by --label, such as "+
+			"--label %[4]s, and leave the other columns out by --ignore", ErrValue,
 			strings.Join(both, ", "), both[0], inShell(t.Header[first]), row[first])
 	}
 	if cureNumber(t.Header[first], row[first]) != "" {
@@ -702,8 +715,9 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 		inShell(strings.Join(words, ",")), label)
 }
 
-// oddPart reads on in a column of words, from a row. If the first words name lists of a split, it
-// returns how many lists the column names, and the first word that names none, with its line.
+// oddPart reads on in a column of words, from the given row. If the first words of the column name
+// lists of a split, it returns how many of the three lists the column names, and the first word
+// that names none, with the line of that word.
 func oddPart(t *table.Named, row []string, column int) (parts int, odd string, line int) {
 	if !slices.ContainsFunc(t.Sample(column),
 		func(f string) bool { _, is := wordOfPart(f); return is }) {
@@ -725,7 +739,7 @@ func oddPart(t *table.Named, row []string, column int) (parts int, odd string, l
 	return parts, odd, line
 }
 
-// inShell quotes a word for a shell if needed.
+// inShell puts a word in quotes if a shell would need them.
 func inShell(word string) string {
 	if strings.ContainsAny(word, " \t\"$&()*;<>?[]`{|}~#!\\") {
 		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -733,14 +747,14 @@ func inShell(word string) string {
 	return word
 }
 
-// notANumber is the error about a field that cureNumber knows.
+// notANumber returns the error about a field about which cureNumber knows what to do.
 func notANumber(t *table.Named, column int, text string) error {
 	return t.Errorf("%w: column %s %s", ErrValue, t.Header[column],
 		cureNumber(t.Header[column], text))
 }
 
 // cureNumber says what is wrong with a field that is meant as a number but is not one, and what to
-// do; "" for words.
+// do. It returns "" for a word.
 func cureNumber(name, text string) string {
 	list := strings.FieldsFunc(text, func(r rune) bool {
 		return strings.ContainsRune(" ,;|[]()\n\t", r)
@@ -757,15 +771,16 @@ func cureNumber(name, text string) string {
 	case text == "":
 		return "is empty; " + fill
 	case table.Missing(text), text == ".", slices.Contains(doubtful, strings.ToLower(text)):
-		return fmt.Sprintf("holds %q, which seems to stand for nothing; %s", text, fill)
+		return fmt.Sprintf("holds %q, which seems to mean that the value is missing; %s",
+			text, fill)
 	case comma != "" && len(list) == 2:
 		return fmt.Sprintf("holds %.40q, which is not a number%s; or, if it is a list, give each "+
 			"number a column", text, comma)
 	case comma != "":
 		return fmt.Sprintf("holds %.40q, which is not a number%s", text, comma)
 	case isList:
-		return fmt.Sprintf("holds %.40q, a list of %d numbers; give each a column, or all rows to "+
-			"--features as a .npy file", text, len(list))
+		return fmt.Sprintf("holds %.40q, a list of %d numbers; give each a column, or save the "+
+			"rows as a .npy file and give that to --features", text, len(list))
 	case signed:
 		return fmt.Sprintf("holds %.40q, a number with a sign; leave the sign out", text)
 	}

@@ -164,7 +164,7 @@ func TestImportOwnData(t *testing.T) {
 					t.Errorf("split %d: %v", k, s)
 				}
 			}
-			if len(d.More) != 1 || !strings.Contains(r.Split, "the first of 2, of which data.split") {
+			if len(d.More) != 1 || !strings.Contains(r.Split, "the first of 2; data.split chooses") {
 				t.Errorf("%d more splits; %s", len(d.More), r.Split)
 			}
 			if err := d.Verify(); err != nil {
@@ -511,7 +511,7 @@ func TestImportLabelFiles(t *testing.T) {
 		{"y.csv", "x,label,id\n7,b,cy\n8,a,ann\n", "", []int32{-1, 0, 1}, ""},
 		{"y.csv", "# label,id\nb,cy\na,ann\n", "", []int32{-1, 0, 1}, ""},
 		{"y.csv", "# label,id\ny,cy\nn,ann\n", "", []int32{-1, 0, 1}, ""},
-		{"y.csv", "cy,1\ncy,2\nann,1\n", "", nil, "comes twice; column 0 is the id: of several labels want the id as the first column, or called id; if a vertex has a row for each"},
+		{"y.csv", "cy,1\ncy,2\nann,1\n", "", nil, "comes twice in column 0, which was taken as the id; if vertices have several labels, make the id the first column, or name it id; if a vertex has a row for each"},
 		{"y.txt", "topic\nb\n", "", nil, "2 rows for 3 vertices; want a label for each"},
 		{"y.txt", "label\nb\na\n", "", nil, "line 1: files do not fit together: \"label\" may be a name or the label"},
 		{"y.txt", "topic\n1\n0\n", "", nil, "--header reads it as a name, and --no-header as a label"},

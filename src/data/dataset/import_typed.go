@@ -13,9 +13,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// choose returns the words of a flag that are for one type or relation: those that follow NAME=, up
-// to the next known name, where NAME is one of the given names. If there is no such NAME=, it
-// returns the words before the first known name.
+// choose returns the words of a flag that are meant for one type or relation. After a word
+// NAME=..., the words up to the next such word are meant for NAME. If no word begins with one of
+// the given names, choose returns the words before the first name; these are meant for all.
 func (in *importer) choose(flag string, words, known []string, names ...string) (chosen []string) {
 	current, general := "", []string(nil)
 	in.known = known
@@ -37,8 +37,8 @@ func (in *importer) choose(flag string, words, known []string, names ...string) 
 	return general
 }
 
-// misnamed returns a message if a word of a flag, which is no column or file, begins with a NAME=
-// that is no type or relation; otherwise "".
+// misnamed returns a message if a word of a flag is no column and no file, but begins with a NAME=
+// that is no type or relation. Otherwise it returns "".
 func (in *importer) misnamed(word string) string {
 	name, _, has := strings.Cut(word, "=")
 	if !has || in.own == nil {
@@ -48,8 +48,8 @@ func (in *importer) misnamed(word string) string {
 		strings.Join(in.known, ", "))
 }
 
-// expect registers the words of a flag of edges that name no relation: some edge table must have
-// columns with these names.
+// expect registers the words of a flag about edges that name no relation, so that it is an error if
+// no edge table has columns with these names.
 func (g *graphSource) expect(flag string, words, known []string) {
 	in := importer{own: map[string]bool{}}
 	for _, w := range in.choose(flag, words, known) {
@@ -59,7 +59,7 @@ func (g *graphSource) expect(flag string, words, known []string) {
 	}
 }
 
-// seeColumn records whether a table has a column that a flag names for all relations.
+// seeColumn records that a flag names a column for all relations, and whether a table has it.
 func (f *findings) seeColumn(flag, name, misnamed string, has bool) {
 	if f.columns == nil {
 		f.columns = map[string]bool{}
@@ -68,12 +68,12 @@ func (f *findings) seeColumn(flag, name, misnamed string, has bool) {
 	f.columns[what] = f.columns[what] || has
 }
 
-// chooseOne is choose for a flag of one word.
+// chooseOne works like choose, for a flag of one word.
 func (in *importer) chooseOne(flag, word string, known []string, names ...string) string {
 	return strings.Join(in.choose(flag, strings.Split(word, ","), known, names...), ",")
 }
 
-// relation adds a relation whose name comes from a file.
+// relation adds a relation whose name comes from the name of a file or array.
 func (g *graphSource) relation(r graph.Relation, file string) (*edgeSource, error) {
 	var names []string
 	var from, to *source
@@ -91,14 +91,15 @@ func (g *graphSource) relation(r graph.Relation, file string) (*edgeSource, erro
 		if from != nil {
 			lacking = r.Target
 		}
-		return nil, fmt.Errorf("%s: %w: relation %s joins a type that has no vertices here; there "+
-			"are %q: write nodes.%s.csv with a column id, or an array num_nodes,%[5]s", file,
+		return nil, fmt.Errorf("%s: %w: relation %s joins a type that has no vertices here; "+
+			"there are %q; write nodes.%s.csv with a column id, or an array num_nodes,%[5]s", file,
 			ErrValue, r, names, lacking)
 	}
 	return g.addRelation(r, from, to), nil
 }
 
-// tablesIn returns the tables of a directory that are called STEM.REST.csv or .tsv, and the RESTs.
+// tablesIn returns the paths of the tables in a directory that are called STEM.REST.csv or
+// STEM.REST.tsv, and the REST of each.
 func tablesIn(dir, stem string) (paths, rests []string) {
 	for _, name := range filesIn(dir, "") {
 		rest, begins := strings.CutPrefix(strings.TrimSuffix(name, ".gz"), stem+".")
@@ -115,14 +116,14 @@ func tablesIn(dir, stem string) (paths, rests []string) {
 
 const typedTables = "nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv"
 
-// hasTypedTables reports whether there are tables nodes.TYPE.csv but no nodes.csv. If there is a
-// nodes.csv, a file like nodes.backup.csv beside it is not the table of a type.
+// hasTypedTables reports whether a directory has tables nodes.TYPE.csv but no nodes.csv. Beside a
+// nodes.csv, a file such as nodes.backup.csv is not the table of a type.
 func hasTypedTables(o *ImportOptions) bool {
 	paths, _ := tablesIn(o.In, "nodes")
 	return len(paths) > 0 && tableIn(o.In, "nodes") == ""
 }
 
-// readTables reads nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv.
+// readTables reads the tables nodes.TYPE.csv and edges.SOURCE.NAME.TARGET.csv.
 func (g *graphSource) readTables() error {
 	paths, kinds := tablesIn(g.options.In, "nodes")
 	for i, path := range paths {
@@ -150,7 +151,7 @@ func (g *graphSource) readTables() error {
 		}
 	}
 	paths, names := tablesIn(g.options.In, "edges")
-	known := slices.Clone(names) // NAME alone is known, too
+	known := slices.Clone(names) // flags may also name a relation by NAME alone
 	for _, name := range names {
 		if words := strings.Split(name, "."); len(words) > 2 {
 			known = append(known, strings.Join(words[1:len(words)-1], "."))
@@ -181,13 +182,14 @@ func (g *graphSource) readTables() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.columns)) {
 		if !g.columns[name] {
-			return fmt.Errorf("%s: %w: no edge table has a column %s", g.options.In, ErrValue, name)
+			return fmt.Errorf("%s: %w: no edge table has a column %s; correct the name",
+				g.options.In, ErrValue, name)
 		}
 	}
 	return nil
 }
 
-// typedEdges returns the text with which the names of arrays of edges begin.
+// typedEdges returns how the names of the arrays of edges begin.
 func (o *ImportOptions) typedEdges() string {
 	return cmp.Or(o.Keys["edge_index"], "edge_index") + ","
 }
@@ -195,15 +197,15 @@ func (o *ImportOptions) typedEdges() string {
 func hasTypedArrays(o *ImportOptions) bool {
 	set, err := openArrays(o.In)
 	if err != nil {
-		return false // the reader tells the error
+		return false // the reader will report the error
 	}
 	defer set.Close()
 	return slices.ContainsFunc(set.Names(),
 		func(n string) bool { return strings.HasPrefix(n, o.typedEdges()) })
 }
 
-// ofType gives the arrays of one vertex type, NAME,TYPE in the source, without the type in their
-// names.
+// ofType is a set of the arrays of one vertex type. The source calls them NAME,TYPE; the set calls
+// them NAME.
 type ofType struct {
 	arrays
 	suffix string
@@ -220,7 +222,7 @@ func (a ofType) Names() (names []string) {
 	return names
 }
 
-// readArrays reads arrays whose names contain their type or relation.
+// readArrays reads arrays whose names include a type or a relation.
 func (g *graphSource) readArrays() error {
 	in := g.options.In
 	set, err := openArrays(in)
@@ -260,7 +262,7 @@ func (g *graphSource) readArrays() error {
 	for _, key := range set.Names() {
 		rest, ok := strings.CutPrefix(key, g.options.typedEdges())
 		if !ok {
-			// otherwise the array belongs to a type
+			// any other array belongs to a type
 			if strings.Count(key, ",") != 1 && !g.ofEdges(set, key) {
 				g.notes = append(g.notes, unread(key))
 				g.reading = append(g.reading, Reading{Of: filepath.Base(in), Name: key,
@@ -298,8 +300,8 @@ func (g *graphSource) readArrays() error {
 	return nil
 }
 
-// ofEdges reports whether an array is read with the edges of its relation: weights, and features if
-// Keys name them (no model of relations reads features of edges).
+// ofEdges reports whether an array is read together with the edges of its relation. These are the
+// weights, and the features if Keys name them (no model of relations reads features of edges).
 func (g *graphSource) ofEdges(set arrays, key string) bool {
 	name, rest, _ := strings.Cut(key, ",")
 	in := importer{options: g.options}
@@ -308,7 +310,8 @@ func (g *graphSource) ofEdges(set arrays, key string) bool {
 		(in.find(a, "edge_weight") == name || g.options.Keys["edge_attr"] == name)
 }
 
-// unread returns the note that an array is not read. The argument key is its name and relation.
+// unread returns a note that an array is not read. key is the array's name, a comma, and its
+// relation.
 func unread(key string) string {
 	name, _, _ := strings.Cut(key, ",")
 	if isTime(name) {
@@ -317,7 +320,7 @@ func unread(key string) string {
 	return "array " + key + " is not read"
 }
 
-// readTypedSplit reads split and ids of the vertices of a type.
+// readTypedSplit reads the split and the ids of the vertices of one type.
 func (s *source) readTypedSplit(a arraySource) error {
 	p := &splitSource{from: filepath.Base(a.path), path: a.path, read: true}
 	found, err := s.splitArrays(a, p)
@@ -330,7 +333,7 @@ func (s *source) readTypedSplit(a arraySource) error {
 	return err
 }
 
-// Describe returns a line for each type and relation.
+// Describe returns a line of text for each type and each relation.
 func (m *Meta) Describe() (lines []string) {
 	for t, name := range m.Schema.Types {
 		of := m.Tables[t]

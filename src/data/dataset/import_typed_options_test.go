@@ -232,8 +232,8 @@ func TestImportTypedKeys(t *testing.T) {
 		"edge_index": "links", "edge_attr": "edge_attr"}}
 	d, r := imported(t, o)
 	if !slices.Equal(rowsOf(t, d, "paper"), []float32{1, 2, 3, 4}) || d.Meta.LabelType != "paper" || d.Meta.Edges != 4 ||
-		!slices.Equal(r.Notes, []string{"the edges of author,by,paper have no features, unlike others: each has zeros",
-			"the edges of paper,cites,paper have no weights, unlike others: each weighs 1"}) {
+		!slices.Equal(r.Notes, []string{"unlike others, the edges of author,by,paper have no features; each gets zeros",
+			"unlike others, the edges of paper,cites,paper have no weights; each gets the weight 1"}) {
 		t.Errorf("%+v, %s", d.Meta, r)
 	}
 	// authors 0 and 2 of paper 0, which cites nothing and is cited by paper 1
@@ -262,8 +262,8 @@ func TestImportTypedWidthsOfEdgeFeatures(t *testing.T) {
 		features []string
 		want     string
 	}{
-		{[]string{"by=f", "cites=f", "g"}, "paper,cites,paper have 2 columns of features, and others have 1; name as many"},
-		{[]string{"by=f", "g", "cites=f"}, "paper,cites,paper have 1 columns of features, and others have 2; name as many"},
+		{[]string{"by=f", "cites=f", "g"}, "paper,cites,paper have 2 columns of features, but others have 1; name the same number"},
+		{[]string{"by=f", "g", "cites=f"}, "paper,cites,paper have 1 columns of features, but others have 2; name the same number"},
 		{[]string{"by=", "cites=f"}, "--edge-features: the name of a column is empty"},
 		{[]string{"f", ""}, "--edge-features: the name of a column is empty"},
 	} {
@@ -334,7 +334,7 @@ func TestImportTypedReversesThatAreThere(t *testing.T) {
 	} {
 		o.Format, o.In, o.DryRun = "csv", dir, true
 		_, err := dataset.Import(o)
-		if err == nil || !strings.Contains(err.Error(), "relation paper,rev_by,author is there twice: the source has") ||
+		if err == nil || !strings.Contains(err.Error(), "relation paper,rev_by,author would come twice, because the source already has") ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

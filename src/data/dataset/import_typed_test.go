@@ -134,7 +134,7 @@ func TestImportTypedOGB(t *testing.T) {
 	}
 	for _, c := range []struct{ file, text, want string }{
 		{"relations/paper___cites___paper/edge.csv", "1,2\n", "line 1: an edge names vertex 2: "},
-		{"relations/author___writes___paper/edge.csv", "3,0\n", "there are 3 of type author"},
+		{"relations/author___writes___paper/edge.csv", "3,0\n", "there are 3 vertices of type author"},
 		{"triplet-type-list.csv", "author,by,venue\n", "joins a type that has no vertices here"},
 		{"triplet-type-list.csv", "author,meets,author\n", "edge.csv.gz is missing"},
 		{"num-node-dict.csv", "author,paper\n", "want two rows: the names of the types"},
@@ -366,10 +366,10 @@ func TestImportTypedLinks(t *testing.T) {
 		t.Errorf("%d edges, task %s of %d classes", d.Meta.Edges, d.Meta.Task, d.Meta.Classes)
 	}
 	for want, change := range map[string]func(o *dataset.ImportOptions){
-		"say whose edges":   func(o *dataset.ImportOptions) { o.LinksOf = "" },
-		"names no relation": func(o *dataset.ImportOptions) { o.LinksOf = "wrote" },
-		"no training links": func(o *dataset.ImportOptions) { o.SplitLinks = "0/50/50" },
-		"has no relations":  func(o *dataset.ImportOptions) { o.In = filepath.Join(dir, "edges.author.by.paper.csv") },
+		"name the one whose edges": func(o *dataset.ImportOptions) { o.LinksOf = "" },
+		"names no relation":        func(o *dataset.ImportOptions) { o.LinksOf = "wrote" },
+		"no training links":        func(o *dataset.ImportOptions) { o.SplitLinks = "0/50/50" },
+		"has no relations":         func(o *dataset.ImportOptions) { o.In = filepath.Join(dir, "edges.author.by.paper.csv") },
 	} {
 		bad := o
 		bad.Out = filepath.Join(t.TempDir(), "d")

@@ -2,10 +2,9 @@ package dataset
 
 import "fmt"
 
-// Large features that are mostly zeros are stored dense only on request. If they would take more
-// than largeFeatures bytes dense, and more than muchLarger times the bytes of sparse rows,
-// --feature-type must say what to store. From worthTelling bytes on, the report says that sparse
-// rows are smaller.
+// Large features that are mostly zeros are stored dense only on request. --feature-type must be
+// given if they would take more than largeFeatures bytes dense and more than muchLarger times the
+// bytes of sparse rows. From worthTelling bytes on, the report tells that sparse rows are smaller.
 var largeFeatures int64 = 4 << 30
 
 const (
@@ -13,10 +12,10 @@ const (
 	worthTelling = 1 << 18
 )
 
-// zeros counts the numbers in dense features that are not 0.
+// zeros counts how many numbers of dense features are not 0.
 type zeros struct {
 	f               *features
-	typed           bool // vertices have types: then sparse rows are not possible
+	typed           bool // vertices have types, so sparse rows are not possible
 	values, entries int64
 }
 
@@ -36,7 +35,8 @@ func (z *zeros) count(rows []float32) {
 	}
 }
 
-// smaller says which --feature-type makes the rows smaller; verb says what it does.
+// smaller says which --feature-type makes the rows smaller. verb is the word for what that does to
+// the rows.
 func (z *zeros) smaller(verb string) string {
 	switch {
 	case z.typed && z.f.stored == Float16:
@@ -52,8 +52,8 @@ func (z *zeros) share() string {
 	return fmt.Sprintf("%.2f %%", 100*float64(z.values-z.entries)/float64(z.values))
 }
 
-// watched returns a function that writes the rows of dense features, or only looks at them in a dry
-// run, and notes if they are mostly zeros.
+// watched returns a function that writes the rows of dense features, or only reads them in a dry
+// run. The function also notes or refuses rows that are mostly zeros.
 func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWriter) error {
 	return func(w *RowWriter) error {
 		z := zeros{f: f, typed: s.kind != ""}
@@ -61,7 +61,8 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 			z.count(rows)
 			if s.options.MaxFeatureBytes == 0 && z.dense() > largeFeatures &&
 				z.dense() > muchLarger*z.sparse() {
-				return fmt.Errorf("%w: %s of the first %s are zeros: %s, and --feature-type %s all",
+				return fmt.Errorf("%w: %s of the first %s are zeros; choose: %s, --feature-type "+
+					"%s stores every number",
 					ErrTooLarge, z.share(), size(float64(z.dense())), z.smaller("stores these in"),
 					f.stored)
 			}
@@ -80,7 +81,7 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 		case s.kind != "":
 			note = s.kind + ": " + note
 		}
-		w.w.notes = append(w.w.notes, note) // the other notes are told already
+		w.w.notes = append(w.w.notes, note) // the source's other notes are in the report already
 		return nil
 	}
 }

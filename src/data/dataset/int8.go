@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// quantizer turns a number x of column c into the nearest integer q to x / scale[c], ties to even,
-// so that x differs from scale[c] * q by at most half a scale. The largest number of a column
-// becomes 127.
+// quantizer rounds a number x of column c to the nearest integer q to x / scale[c], ties to even.
+// So x differs from scale[c] * q by at most half a scale. The largest number of a column becomes
+// 127.
 type quantizer struct {
 	largest, scale []float32 // [F]
 	row            []int8
 	// [F] how many numbers of each column are not 0, and how many exceed a tenth of the largest
+	// number
 	some, large []int64
 }
 
@@ -25,8 +26,8 @@ func (z *quantizer) look(_, cols int, rows []float32) {
 	}
 }
 
-// choose sets the scales. It refuses a column if its scale, or a product with the scale, is not an
-// ordinary float32.
+// choose sets the scales. It returns an error for a column whose scale, or a product with it, is
+// not an ordinary float32.
 func (z *quantizer) choose() error {
 	z.scale = make([]float32, len(z.largest))
 	z.some, z.large = make([]int64, len(z.scale)), make([]int64, len(z.scale))
@@ -78,8 +79,8 @@ func (z *quantizer) round(rows []float32) []int8 {
 	return z.row
 }
 
-// notes lists the columns, by name if they have names, in which a few large numbers leave the
-// others only a few of the 255 values.
+// notes returns a note about the columns in which a few large numbers leave only a few of the 255
+// values to all others. It gives their names, if they have names.
 func (z *quantizer) notes(columns []string) []string {
 	var names []string
 	for c, n := range z.some {
@@ -99,7 +100,7 @@ func (z *quantizer) notes(columns []string) []string {
 	if len(names) > most {
 		list += fmt.Sprintf(" and %d more", len(names)-most)
 	}
-	return []string{"int8: 99.9 % of the numbers of these columns, but for zeros, lie in a tenth " +
-		"of their range, where few values are told apart: " + list +
-		"; cap what lies beyond, or use " + Float16}
+	return []string{"int8 stores these columns coarsely, because 99.9 % of their numbers other " +
+		"than 0 lie in a tenth of the range:" + list +
+		"; cap the largest numbers, or use" + Float16}
 }

@@ -53,7 +53,7 @@ func TestBytesNameOutliers(t *testing.T) {
 	z.round(rows)
 	for name, columns := range map[string][]string{"0": nil, "age": {"age", "b", "c"}} {
 		if notes := z.notes(columns); len(notes) != 1 ||
-			!strings.Contains(notes[0], "told apart: "+name+"; cap") {
+			!strings.Contains(notes[0], "in a tenth of the range: "+name+"; cap") {
 			t.Errorf("notes %q", notes)
 		}
 	}

@@ -20,19 +20,20 @@ func LinksFile(split string) string { return "links/" + split + ".npy" }
 // LinkLabelsFile returns the file of the labels of one list of links.
 func LinkLabelsFile(split string) string { return "links/" + split + "_labels.npy" }
 
-// pairWord is a random word that both directions of a pair have in common.
+// pairWord returns a random number for a pair of vertices. It is the same in both directions.
 func pairWord(seed uint64, l graph.Link) uint64 {
 	a, b := min(l.Source, l.Target), max(l.Source, l.Target)
 	s := newStream(seed, keyLink, uint64(a)<<32|uint64(b))
 	return s.next()
 }
 
-// SplitLinks turns edges of g into links: it deals the pairs of vertices to training, validation
-// and test, by shares, at random by seed. If the graph is symmetric, a pair with edges both ways is
-// one link, in a direction drawn by seed; otherwise every edge is a link. Edges from a vertex to
-// itself are no links. Rows must be in ascending order. Memory: 8 bytes a pair.
+// SplitLinks turns edges of g into links. It deals the pairs of vertices to the training,
+// validation and test lists, by the shares f, at random by seed. If symmetric is set, a pair with
+// edges in both directions is one link, in a direction drawn by seed; otherwise every edge is a
+// link. Edges from a vertex to itself are no links. Rows must be in ascending order. Memory: 8
+// bytes for each pair.
 func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph.LinkSplit) {
-	each := func(do func(l graph.Link, first bool)) { // first: the first link of its pair
+	each := func(do func(l graph.Link, first bool)) { // first: this link is the first of its pair
 		for v := range g.NumVertices() {
 			row := g.InNeighbours(graph.VertexID(v))
 			for i, u := range row {
@@ -51,7 +52,8 @@ func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph
 		}
 	})
 	slices.Sort(words)
-	// list k has the words below bounds[k]; what rounding leaves goes to the training links
+	// Training gets the pairs with the smallest words, then validation, then test. Pairs that
+	// rounding leaves over go to training.
 	const slack = 1e-9
 	n := float64(len(words))
 	test, valid := int(f[2]*n+slack), int(f[1]*n+slack)
@@ -69,7 +71,7 @@ func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph
 		case at < train+valid+test:
 			return 2
 		}
-		return 3 // in no list: pairs beyond the shares stay edges
+		return 3 // in no list; if the shares do not add up to all, some pairs stay edges
 	}
 	lists := s.Lists()
 	each(func(l graph.Link, first bool) {
@@ -91,8 +93,8 @@ func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph
 	return s
 }
 
-// Judged returns a function that reports whether an edge, in either direction, is a validation or
-// test link.
+// Judged returns a function that reports whether an edge, or its reverse, is a validation or test
+// link.
 func Judged(s *graph.LinkSplit) func(l graph.Link) bool {
 	judged := slices.Concat(s.Valid, s.Test)
 	forward := func(l graph.Link) graph.Link {
@@ -108,18 +110,19 @@ func Judged(s *graph.LinkSplit) func(l graph.Link) bool {
 	}
 }
 
-// linkEnds are the sources and the targets of links. Each end has one vertex type, whose vertices
-// begin at first.
+// linkEnds describes the sources and the targets of links. The vertices of an end have one type;
+// first is the number of that type's first vertex among all vertices.
 type linkEnds [2]struct {
 	of    *source
 	first int64
 }
 
-// chooseLinks turns edges of g, whose rows are those of all vertices, into links: by shares, or as
-// files list them.
+// chooseLinks turns edges of g, which has a row for every vertex, into links. The option SplitLinks
+// gives shares, or files that list the links.
 func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC,
 	symmetric bool) (split graph.LinkSplit, err error) {
-	if shares, dealt, _ := sharesOf(o.SplitLinks); dealt { // check has found them right
+	// an error was reported by the method check
+	if shares, dealt, _ := sharesOf(o.SplitLinks); dealt {
 		f := Fractions{shares[0] / 100, shares[1] / 100, shares[2] / 100}
 		return SplitLinks(g, f, o.Seed, symmetric), nil
 	}
@@ -128,10 +131,10 @@ func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC,
 		links, err := readLinks(ends, path)
 		switch {
 		case k == 0 && errors.Is(err, os.ErrNotExist):
-			// without a file, the training links are all edges that are left
+			// without a file of training links, all remaining edges are training links
 		case err != nil:
-			return split, fmt.Errorf("%w; --split-links is shares such as 85/5/10, or a directory "+
-				"with train.npy, valid.npy and test.npy, each [n, 2]", err)
+			return split, fmt.Errorf("%w; --split-links must be shares such as 85/5/10, or a "+
+				"directory with train.npy, valid.npy and test.npy, each of shape [n, 2]", err)
 		default:
 			*list = links
 		}
@@ -143,7 +146,7 @@ func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC,
 	return split, nil
 }
 
-// readLinks reads ids of the source, [n, 2].
+// readLinks reads links from an array [n, 2] of ids of the source.
 func readLinks(ends linkEnds, path string) ([]graph.Link, error) {
 	r, err := npy.OpenReader(path)
 	if err != nil {
@@ -151,7 +154,8 @@ func readLinks(ends linkEnds, path string) ([]graph.Link, error) {
 	}
 	defer r.Close()
 	if len(r.Shape) != 2 || r.Shape[1] != 2 {
-		return nil, fmt.Errorf("%s: %w: shape %s; links are [n, 2]", path, ErrMismatch,
+		return nil, fmt.Errorf("%s: %w: shape %s; links must have the shape [n, 2]",
+			path, ErrMismatch,
 			npy.ShapeString(r.Shape))
 	}
 	ids, err := npy.ReadAll[int64](r)
@@ -171,8 +175,8 @@ func readLinks(ends linkEnds, path string) ([]graph.Link, error) {
 	return links, nil
 }
 
-// Links writes the links of the task, each list sorted by target and then source, and the labels of
-// each list, if links have labels.
+// Links writes the links of the task, and the labels of each list if links have labels. Each list
+// must be sorted by target, then by source.
 func (w *Writer) Links(s graph.LinkSplit, labels ...[]byte) error {
 	of := task.Labelling(w.Meta.Task)
 	if of == nil {
@@ -227,7 +231,7 @@ func CheckLinkLabels(name string, outputs, split int, links []graph.Link,
 			links[i].Source, links[i].Target, fmt.Errorf(format, args...), ErrValue)
 	}
 	if n := len(links) * labels.Width; n != len(labels.Data) {
-		return fmt.Errorf("%w: %d bytes of labels of %d %s links; want %d", ErrMismatch,
+		return fmt.Errorf("%w: %d bytes of labels for %d %s links; there must be %d", ErrMismatch,
 			len(labels.Data), len(links), graph.SplitNames[split], n)
 	}
 	if err := of.Check(labels, outputs); err != nil {
@@ -236,7 +240,7 @@ func CheckLinkLabels(name string, outputs, split int, links []graph.Link,
 	for i := range links {
 		switch {
 		case !of.Truth(labels.Row(i), nil):
-			return fault(i, "has no label; each needs one")
+			return fault(i, "has no label, but each link needs one")
 		case i > 0 && links[i] == links[i-1] && !bytes.Equal(labels.Row(i), labels.Row(i-1)):
 			return fault(i, "comes twice with two labels; leave one out")
 		}
@@ -264,7 +268,7 @@ func (d *Dataset) mapLinks() error {
 	return errors.Join(faults...)
 }
 
-// describeLinks describes the links in one line of a report.
+// describeLinks describes the links in one line, for a report.
 func describeLinks(s *graph.LinkSplit) string {
 	var b strings.Builder
 	for k, list := range s.Lists() {

@@ -22,8 +22,9 @@ const (
 	magCites        = 5416271.0 / 736389
 )
 
-// Means per paper, reverses included: edges, before repeats are dropped, and columns
-// (graph.Columns), four of the paper itself and two of each author.
+// Numbers per paper, reverse edges included. magEdges counts edges before repeats are dropped.
+// magColumns counts graph.Columns: four for the paper itself, two for each of its authors, and one
+// for each institution and field.
 const (
 	magEdges   = 2 * (magAuthors + magWrites + magTopics + magCites)
 	magColumns = 4 + 2*magAuthors + magInstitutions + magFields
@@ -32,7 +33,7 @@ const (
 // magCitesOwn is the share of citations that stay in the class, as a fraction of the homophily.
 const magCitesOwn = 0.3
 
-// magGroups returns the number of groups of fields, which also bounds the groups of authors.
+// magGroups returns the number of groups of fields. There are at most as many groups of authors.
 func (o GenerateOptions) magGroups() int {
 	return int(math.Ceil(math.Sqrt(float64(max(0, o.Classes)))))
 }
@@ -47,8 +48,7 @@ func (o GenerateOptions) magCounts() []int64 {
 		atLeast(magFields, groups)}
 }
 
-// magFaults returns the errors in options of a graph of papers. It is called before anything is
-// drawn.
+// magFaults returns the errors in the options of a graph of papers, before anything is drawn.
 func (o GenerateOptions) magFaults() error {
 	var faults []error
 	for _, f := range []struct {
@@ -72,7 +72,7 @@ func (o GenerateOptions) magFaults() error {
 	return errors.Join(faults...)
 }
 
-// writeMAG writes the graph of o.Vertices papers.
+// writeMAG writes a graph of o.Vertices papers.
 func (o GenerateOptions) writeMAG(w *Writer, classes []int32) error {
 	o.drawClasses(classes)
 	papers := o.Vertices
@@ -131,11 +131,11 @@ func (o GenerateOptions) writeMAG(w *Writer, classes []int32) error {
 	return o.writeLabels(w, classes)
 }
 
-// about returns a random whole number between half and one and a half times the mean.
+// about returns a random whole number between half the mean and one and a half times the mean.
 func (s *stream) about(mean float64) int { return int(mean/2 + s.float()*(mean+1)) }
 
-// member draws one of n vertices: with probability Homophily a member of the group, where the first
-// ones come more often, otherwise any vertex. Vertex i is in group i % groups.
+// member draws one of n vertices. With probability Homophily it is a member of the group, where the
+// first members come more often; otherwise it is any vertex. Vertex i is in group i % groups.
 func (o GenerateOptions) member(s *stream, group, groups int, n int64) int32 {
 	u := s.float()
 	if s.float() >= o.Homophily {

@@ -11,8 +11,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Dataset is an open DATASET directory. Its slices are views of mapped files: valid until Close,
-// not to be written.
+// Dataset is an open DATASET directory. Its slices are views of mapped files: they are valid until
+// Close, and must not be written.
 type Dataset struct {
 	Dir     string
 	Meta    Meta
@@ -20,22 +20,22 @@ type Dataset struct {
 	Columns graph.Columns
 	Weights []float32 // [M] edge weights in the order of Graph.Indices; nil if edges have none
 	Scale   []float32 // [Features] scales of the columns of Int8 rows; otherwise nil
-	// [N+1] if rows are sparse: row v has the entries RowEnds[v] to RowEnds[v+1]-1
+	// [N+1] if rows are sparse: row v has the entries RowEnds[v] to RowEnds[v+1]-1; otherwise nil
 	RowEnds  []int64
 	EdgeRows []float32   // [M, Meta.EdgeFeatures] in the order of Graph.Indices
-	Labels   task.Labels // in the form that Meta.Task says
+	Labels   task.Labels // in the form that Meta.Task determines
 	Split    graph.Split
-	More     []graph.Split   // [MoreSplits] other splits that a run may choose
-	Links    graph.LinkSplit // if the task predicts links
-	// labels of the links, where they have some
+	More     []graph.Split   // [MoreSplits] the other splits, which a run may choose
+	Links    graph.LinkSplit // set only if the task predicts links
+	// labels of the three lists of links, if links have labels
 	LinkLabels [3]task.Labels
 	tables     []*npy.File // [T] feature rows of each type
 	identity   string
 	closers    mem.Closers
 }
 
-// Open maps a dataset. It checks that the files exist with the size, type and shape in meta.json,
-// which costs little; Verify checks their content.
+// Open maps a dataset. It checks that all files exist and have the size, type and shape that
+// meta.json gives, which costs little. Verify checks their content.
 func Open(dir string) (*Dataset, error) {
 	meta, identity, err := readMeta(dir)
 	if err != nil {
@@ -117,7 +117,7 @@ func (d *Dataset) mapColumns() error {
 	return err
 }
 
-// open maps a file and compares it with meta.json.
+// open maps a file and checks its type and shape against meta.json.
 func (d *Dataset) open(name string) (*npy.File, error) {
 	f, err := npy.Open(filepath.Join(d.Dir, name))
 	if err != nil {
@@ -126,7 +126,7 @@ func (d *Dataset) open(name string) (*npy.File, error) {
 	d.closers = append(d.closers, f.Close)
 	want := d.Meta.Files[name]
 	if err := f.Check(want.DType, want.Shape...); err != nil {
-		return nil, fmt.Errorf("%s: %w; meta.json describes another file", f.Path(), err)
+		return nil, fmt.Errorf("%s: %w; meta.json describes it differently", f.Path(), err)
 	}
 	return f, nil
 }
@@ -140,8 +140,8 @@ func mapInto[T npy.Element](d *Dataset, name string, view *[]T) error {
 	return err
 }
 
-// FeatureRows returns the feature rows of the vertices first to end-1 of a type as stored,
-// little-endian elements.
+// FeatureRows returns the feature rows of the vertices first to end-1 of type t as they are stored,
+// with little-endian elements.
 func (d *Dataset) FeatureRows(t int, first, end int64) []byte {
 	size := int64(d.Meta.Table(t).RowBytes())
 	if len(d.RowEnds) > 0 {

@@ -7,8 +7,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// The quadrants of Graph500 in percent, as running sums: both ends low, only the first low, only
-// the second low; the rest up to 100 has both high.
+// Probabilities of the quadrants of Graph500 in percent, as running sums: the bits of both ends are
+// 0, then only that of the first end, then only that of the second. In the remaining cases both are
+// 1.
 const (
 	rmatA   = 57
 	rmatAB  = 57 + 19
@@ -16,9 +17,9 @@ const (
 )
 
 // drawRMAT draws Vertices*Degree/2 edges of a recursive matrix (Chakrabarti, Zhan, Faloutsos, SDM
-// 2004): one draw among the quadrants decides a bit of both ends. Ends beyond the last
-// vertex are drawn again. Vertices are renumbered at random, so that numbers do not depend on
-// degrees. Only edges of the vertices are kept.
+// 2004): one draw among the quadrants decides one bit of the number of both ends. An edge with an
+// end beyond the last vertex is drawn again. Vertices are renumbered at random, so that numbers do
+// not depend on degrees. Only edges with an end in the span are kept.
 func (o GenerateOptions) drawRMAT(b *graph.Builder, of span) {
 	levels := bits.Len(uint(o.Vertices - 1))
 	id := shuffledIDs(o.Vertices, o.Seed)

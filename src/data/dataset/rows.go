@@ -8,8 +8,8 @@ import (
 	"halognn/src/base/npy"
 )
 
-// RowWriter writes feature rows in vertex order, in the type of the dataset: rounded to float16 (to
-// nearest, ties to even), or to multiples of a column's scale.
+// RowWriter writes feature rows in the order of the vertices, in the type of the dataset. It rounds
+// numbers to float16 (to nearest, ties to even), or to multiples of the column's scale.
 type RowWriter struct {
 	w      *Writer
 	out    *npy.Writer
@@ -22,20 +22,20 @@ type RowWriter struct {
 	closed bool
 
 	entries *entries // for sparse rows
-	scaling *scaling // applied first; may be nil
-	// if set, it is called with the rows, which are not written
+	scaling *scaling // scaling of the rows before they are stored; may be nil
+	// If look is not nil, rows are passed to it and are not written.
 	look func(first, cols int, rows []float32)
-	// if set, it is called with dense rows before they are written
+	// If watch is not nil, it is called with dense rows before they are written.
 	watch func(rows []float32) error
 }
 
-// WriteFeatures writes features.npy with cols columns, and for Int8 their scales. dtype is one of
-// FeatureTypes; f, which may be nil, is applied first. The function write writes all rows. It is
-// called twice for Int8, first to find the largest number of each column, and for Sparse, first to
-// count entries.
+// WriteFeatures writes features.npy with cols columns, and for Int8 the scales. dtype is one of
+// FeatureTypes. The scaling f, which may be nil, is applied before rows are stored. The function
+// write must write all rows. It is called twice for Int8, first to find the largest number of each
+// column, and twice for Sparse, first to count entries.
 func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	write func(*RowWriter) error) error {
-	if dtype == Sparse && cols == 0 { // no columns: no zeros to leave out
+	if dtype == Sparse && cols == 0 { // without columns there are no zeros to leave out
 		dtype = Float32
 	}
 	if dtype == Sparse {
@@ -66,8 +66,8 @@ func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	return rows.Close()
 }
 
-// Features begins features.npy of rows x cols; dtype is Float32, Float16 or "" for the type in
-// Meta. The caller writes rows with the RowWriter, and closes it before the Writer.
+// Features begins a file features.npy of rows x cols numbers. dtype is Float32, Float16, or "" for
+// the type in Meta. The caller writes the rows with the RowWriter, and closes it before the Writer.
 func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	if int64(rows) != w.Meta.Vertices {
 		return nil, fmt.Errorf("%w: %d feature rows for %d vertices", ErrMismatch, rows,
@@ -91,8 +91,8 @@ func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	return w.table(0)
 }
 
-// TypeFeatures is Features for the vertices of type t of a typed graph; Topology must have been
-// written. Types are written one after the other.
+// TypeFeatures works like Features, for the vertices of type t of a typed graph. Topology must have
+// been written before. The types are written one after the other.
 func (w *Writer) TypeFeatures(t, cols int, dtype string) (*RowWriter, error) {
 	w.Meta.Tables[t].Features = cols
 	if dtype != "" {
@@ -104,7 +104,7 @@ func (w *Writer) TypeFeatures(t, cols int, dtype string) (*RowWriter, error) {
 	return w.table(t)
 }
 
-// table begins the file of a type's rows.
+// table begins the file with the rows of one type.
 func (w *Writer) table(t int) (*RowWriter, error) {
 	r := &RowWriter{w: w, name: TableFile(&w.Meta.Schema, t), table: w.Meta.Table(t),
 		bytes: w.bytes, entries: w.entries}
@@ -120,7 +120,7 @@ func (w *Writer) table(t int) (*RowWriter, error) {
 }
 
 // Write appends one or several whole rows. NaN, infinity, and values outside the range of float16
-// are errors that name vertex and column.
+// are errors, which name vertex and column.
 func (r *RowWriter) Write(rows []float32) error {
 	if err := r.Check(r.next, rows); err != nil {
 		return err
@@ -128,21 +128,21 @@ func (r *RowWriter) Write(rows []float32) error {
 	return r.WriteChecked(rows)
 }
 
-// Check returns an error for the first value that Write would reject in the rows of vertices, whose
-// numbers begin at first. It does not depend on the rows written, so that several goroutines may
-// check rows that one of them then passes to WriteChecked.
+// Check returns an error for the first value that Write would reject. first is the vertex of the
+// first row. Check does not depend on the rows written before, so several goroutines may check
+// rows, which one of them then passes to WriteChecked.
 func (r *RowWriter) Check(first int, rows []float32) error {
 	if r.cols == 0 && len(rows) > 0 || r.cols > 0 && len(rows)%r.cols != 0 {
-		return fmt.Errorf("%w: %d values are not a whole number of rows of %d", ErrMismatch,
+		return fmt.Errorf("%w: %d values are not a whole number of rows of %d columns", ErrMismatch,
 			len(rows), r.cols)
 	}
-	if r.scaling != nil { // the number that is stored is known only after scaling
+	if r.scaling != nil { // WriteChecked checks the number that is stored, after scaling
 		return r.within(math.MaxFloat32, first, rows)
 	}
 	return r.within(r.limit(), first, rows)
 }
 
-// limit is the largest number that the stored type holds.
+// limit returns the largest number that the stored type can hold.
 func (r *RowWriter) limit() float32 {
 	if r.table.FeatureType == Float16 {
 		return halfLimit
@@ -150,11 +150,11 @@ func (r *RowWriter) limit() float32 {
 	return math.MaxFloat32
 }
 
-// within returns an error for the first value beyond the limit in the rows of vertices, whose
-// numbers begin at first.
+// within returns an error for the first value whose size exceeds the limit. first is the vertex of
+// the first row.
 func (r *RowWriter) within(limit float32, first int, rows []float32) error {
 	for i, x := range rows {
-		if !(x <= limit && x >= -limit) { // NaN compares false
+		if !(x <= limit && x >= -limit) { // this is also true for NaN
 			return badFeature(first+i/r.cols, i%r.cols, x)
 		}
 	}
@@ -173,7 +173,7 @@ func badFeature(vertex, column int, x float32) error {
 		vertex, column, x, ErrValue)
 }
 
-// WriteChecked is Write for rows that passed Check.
+// WriteChecked works like Write, for rows that passed Check.
 func (r *RowWriter) WriteChecked(rows []float32) error {
 	if r.cols == 0 {
 		return nil
@@ -213,7 +213,7 @@ func (r *RowWriter) WriteChecked(rows []float32) error {
 	return npy.Write(r.out, half)
 }
 
-// Close completes the file; too few or too many rows are an error.
+// Close completes the file. It returns an error if there were too few or too many rows.
 func (r *RowWriter) Close() error {
 	r.closed = true
 	if err := r.out.Close(); err != nil {

@@ -17,44 +17,46 @@ import (
 //	place       0.........N-1                             vertices by community; id[place] is the
 //	                                                      vertex number
 //
-// A vertex draws half of its edges itself, each in two steps. First a community: with probability
-// Homophily one of its own class, mostly its own or one near it among the class's; else one of
-// another class near it on the ring, or any. Then a vertex there, by weight. Nearness gives the
-// graph the locality of a real one: a partitioner finds cuts of a few per cent, because only edges
-// to random communities cross a cut that follows the ring, and yet three hops reach most vertices.
+// Each vertex draws half of its edges, each edge in two steps. First it draws a community. With
+// probability Homophily that is one of its own class: mostly its own community, or one near it
+// among the communities of the class. Otherwise it is a community of another class, mostly near on
+// the ring. Then it draws a vertex in that community, by weight. Nearness gives the graph the
+// locality of a real one. A partitioner finds cuts of a few per cent, because only edges to random
+// communities cross a cut that follows the ring. Yet three hops reach most vertices.
 //
-// Degrees follow a power law. Weights are degrees cut off at weightLimit, and the neighbourhood of
-// a hub widens with its degree: otherwise a hub would draw the same few vertices of its community
-// over and over.
+// Degrees follow a power law. Weights are degrees, but at most weightLimit, and a hub draws from
+// more communities the larger its degree is. Otherwise a hub would draw the same few vertices of
+// its community over and over.
 //
-// A few vertices are strays: they are in a community of another class. No model can classify all of
-// them.
+// A few vertices are strays: their class differs from that of their community. So no model can
+// classify all vertices.
 type blockModel struct {
 	o           GenerateOptions
 	begin       []int            // [K+1] first place of each community
 	class       []int32          // [K] class of each community
-	peers       [][]int32        // by class: its communities in ring order
-	rank        []int32          // [K] position of each community among the peers of its class
-	upTo        []float32        // [N] running sum of weights within the community, by place
-	communities []float64        // [K] running sum of the weights of communities
+	peers       [][]int32        // [Classes] communities of each class, in ring order
+	rank        []int32          // [K] index of each community in peers of its class
+	upTo        []float32        // [N] running sum of the weights within each community, by place
+	communities []float64        // [K] running sum of the weights of whole communities
 	id          []graph.VertexID // [N] vertex number at each place
 	degree      powerLaw
 	weightLimit float64
-	strays      float64 // share of vertices whose class is drawn by size, not by community
-	// probability of an edge to a community of the own class: above Homophily, to make up for
-	// strays
+	strays      float64 // share of vertices whose class is drawn by class size, not by community
+	// probability that an edge goes to a community of the own class; it is above Homophily, because
+	// strays have other classes
 	inClass float64
 }
 
 const (
 	degreeExponent  = 2.5 // exponent of the density of degrees
-	degreeSpan      = 400 // the largest expected degree, in units of the mean: as in ogbn-products
-	communityDegree = 8   // mean community size, in units of the mean degree
-	runLength       = 6   // mean number of neighbouring communities of one class
-	classReach      = 4   // length of ring for the runs of a class, in sizes of the class
-	nearby          = 0.8 // share of the edges between classes that stay near on the ring
-	sizeSpread      = 0.5 // standard deviation of the logarithm of community sizes
-	// Share of drawn edges that are repeats or loops; more edges are drawn to make up for them.
+	degreeSpan      = 400 // largest expected degree over the mean, as in ogbn-products
+	communityDegree = 8   // mean community size over the mean degree
+	runLength       = 6   // mean number of neighbouring communities of the same class
+	// length of the part of the ring that a class occupies, over the size of the class
+	classReach = 4
+	nearby     = 0.8 // share of the edges between classes that stay near on the ring
+	sizeSpread = 0.5 // standard deviation of the logarithm of community sizes
+	// share of drawn edges that are repeats or loops; so many more edges are drawn
 	repeats = 0.055
 )
 
@@ -88,11 +90,11 @@ func (m *blockModel) free() {
 	mem.Free(m.id)
 }
 
-// layCommunities sets the number of communities of each class, their sizes and their positions on
+// layCommunities chooses the number of communities of each class, their sizes, and their places on
 // the ring.
 func (m *blockModel) layCommunities() {
 	o, s := m.o, newStream(m.o.Seed, keyCommunity)
-	// Every class gets one vertex in advance.
+	// Every class gets one vertex besides its share, so that none is empty.
 	sizes := apportion(o.Vertices-o.Classes, o.classShares())
 	type run struct {
 		class int32
@@ -129,7 +131,7 @@ func (m *blockModel) layCommunities() {
 	}
 }
 
-// apportion cuts n into whole numbers in proportion to weights.
+// apportion divides n into whole numbers in proportion to the weights.
 func apportion(n int, weights []float64) []int {
 	upTo := runningSum(weights)
 	parts, done := make([]int, len(weights)), 0
@@ -165,7 +167,8 @@ func (m *blockModel) fillClasses(classes []int32) {
 	})
 }
 
-// drawEdges draws each vertex's edges, keyed by its place, and keeps those with an end in the span.
+// drawEdges draws the edges of each vertex from a random stream that is keyed by the vertex's
+// place. It keeps the edges that have an end in the span, the argument of.
 func (m *blockModel) drawEdges(b *graph.Builder, of span) {
 	own := make([]graph.Builder, workers())
 	mem.Pieces(m.o.Vertices, 2048, func(worker, lo, hi int) {
@@ -192,7 +195,7 @@ func (m *blockModel) drawEdges(b *graph.Builder, of span) {
 	}
 }
 
-// pickCommunity draws the community at the other end of an edge from community k.
+// pickCommunity draws the community at the other end of an edge that begins in community k.
 func (m *blockModel) pickCommunity(s *stream, k int, spread float64) int {
 	x := s.float()
 	if x < m.inClass {
@@ -200,7 +203,7 @@ func (m *blockModel) pickCommunity(s *stream, k int, spread float64) int {
 		return int(peers[wrap(int(m.rank[k])+step(s, spread), len(peers))])
 	}
 	if x < m.inClass+nearby*(1-m.inClass) {
-		// in the middle of a long run, or with one class only, there may be no other class near
+		// in a long run of one class, or with one class only, there may be no other class near
 		for range 8 {
 			if j := wrap(k+step(s, spread*runLength), len(m.class)); m.class[j] != m.class[k] {
 				return j
@@ -210,8 +213,8 @@ func (m *blockModel) pickCommunity(s *stream, k int, spread float64) int {
 	return draw(s, m.communities)
 }
 
-// step draws a distance along the ring: |step| >= d with probability (1+d/spread)^-2, in either
-// direction.
+// step draws a distance along the ring, in either direction. It is at least d with probability
+// (1+d/spread)^-2.
 func step(s *stream, spread float64) int {
 	x := s.next()
 	u := (float64(x>>11) + 1) * 0x1p-53
@@ -230,14 +233,14 @@ func wrap(i, n int) int {
 	return i
 }
 
-// powerLaw is the distribution of expected degrees: density falling with degreeExponent between low
-// and high.
+// powerLaw is the distribution of expected degrees. Its density falls with degreeExponent, between
+// low and high.
 type powerLaw struct{ low, high float64 }
 
-// newPowerLaw returns the law with the given mean and upper end.
+// newPowerLaw returns the distribution with the given mean and largest degree.
 func newPowerLaw(mean, high float64) powerLaw {
 	low, up := 0.0, mean
-	for range 60 { // the mean grows with low
+	for range 60 { // bisection works, because the mean grows with low
 		mid := (low + up) / 2
 		if (powerLaw{mid, high}).mean() < mean {
 			low = mid
@@ -254,7 +257,7 @@ func (p powerLaw) mean() float64 {
 		-a) - math.Pow(p.high, -a))
 }
 
-// at returns the x-quantile of the degrees.
+// at returns the degree below which the share x of all degrees lies.
 func (p powerLaw) at(x float64) float64 {
 	const a = degreeExponent - 1
 	lo, hi := math.Pow(p.low, -a), math.Pow(p.high, -a)

@@ -9,8 +9,8 @@ import (
 	"halognn/src/base/npy"
 )
 
-// entries converts rows to their nonzeros. A first pass over all rows counts them, a second one
-// writes.
+// entries converts rows to the entries that are not 0. A first pass over all rows counts the
+// entries, and a second pass writes them.
 type entries struct {
 	ends    []int64 // [rows+1] where the entries of each row begin
 	ones    bool    // all values are 1
@@ -19,7 +19,7 @@ type entries struct {
 	buffer  []int32
 }
 
-// countEntries is the first pass. It also writes where rows begin.
+// countEntries makes the first pass. It also writes where the entries of each row begin.
 func (w *Writer) countEntries(cols int, write func(*RowWriter) error) error {
 	e := &entries{ends: []int64{0}, ones: true, row: make([]float32, cols)}
 	err := write(&RowWriter{table: Table{FeatureType: Float32}, cols: cols, entries: e})
@@ -36,7 +36,7 @@ func (w *Writer) countEntries(cols int, write func(*RowWriter) error) error {
 	return put(w, RowEndsFile, e.ends, len(e.ends))
 }
 
-// addDense adds rows. Without a file it only counts them.
+// addDense adds dense rows. If out is nil, it only counts their entries.
 func (e *entries) addDense(out *npy.Writer, rows []float32) error {
 	for cols := len(e.row); len(rows) > 0; rows = rows[cols:] {
 		e.columns = e.columns[:0]
@@ -52,7 +52,7 @@ func (e *entries) addDense(out *npy.Writer, rows []float32) error {
 	return nil
 }
 
-// add adds a row, whose entries may be in any order; entries of the same column are added up.
+// add adds one row. Its entries may be in any order; entries of the same column are added up.
 func (e *entries) add(out *npy.Writer, columns []int32, values []float32) error {
 	for k, c := range columns {
 		e.row[c] += values[k]
@@ -73,7 +73,7 @@ func (e *entries) add(out *npy.Writer, columns []int32, values []float32) error 
 	return err
 }
 
-// put adds the entries of a row in e.columns.
+// put adds the entries of the current row, whose columns e.columns lists.
 func (e *entries) put(out *npy.Writer, row []float32) error {
 	if out == nil {
 		for _, c := range e.columns {
@@ -91,23 +91,24 @@ func (e *entries) put(out *npy.Writer, row []float32) error {
 	return npy.Write(out, e.buffer)
 }
 
-// CheckRowEnds returns an error if the row boundaries ends do not span the given number of entries.
-// Missing boundaries are reported elsewhere.
+// CheckRowEnds returns an error if the row boundaries do not run from 0 to the number of entries.
+// It ignores missing boundaries, which are reported elsewhere.
 func CheckRowEnds(ends []int64, entries int64) error {
 	if n := len(ends); n > 0 && (ends[0] != 0 || ends[n-1] != entries) {
-		return fmt.Errorf("%s: %w: rows begin at entry %d and end at %d, of %d entries",
+		return fmt.Errorf("%s: %w: rows begin at entry %d and end at %d, but there are %d entries",
 			RowEndsFile, ErrMismatch, ends[0], ends[n-1], entries)
 	}
 	return nil
 }
 
-// CheckEntries reports the first entry, in rows that begin at ends, that is out of order or out of
-// range, and the first value that is not a finite number.
+// CheckEntries reports the first entry whose column is out of order or out of range, and the first
+// value that is not a finite number. Row v has the entries ends[v] to ends[v+1]-1.
 func CheckEntries(data []byte, t Table, ends []int64) error {
 	size := int64(t.Type().Size())
 	first, end := ends[0], ends[len(ends)-1]
 	if n := int64(len(data)); first < 0 || n%size != 0 || end-first != n/size {
-		return fmt.Errorf("%w: rows from %d to %d of %d entries", ErrMismatch, first, end,
+		return fmt.Errorf("%w: the rows have the entries %d to %d, but the file has %d entries",
+			ErrMismatch, first, end,
 			int64(len(data))/size)
 	}
 	for v := range len(ends) - 1 {

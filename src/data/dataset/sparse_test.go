@@ -103,7 +103,7 @@ func TestBadSparseFeatures(t *testing.T) {
 		{[]int32{-1, 0, 0, 0}, []int64{0, 1, 2}, "column -1"},
 		{[]int32{0, nan, 0, 0}, []int64{0, 1, 2}, "NaN"},
 		{[]int32{0, 0, 1, 0}, []int64{0, 3, 2}, "ends at 3"},
-		{[]int32{0, 0, 1, 0}, []int64{0, 1, 5}, "5 of 2 entries"},
+		{[]int32{0, 0, 1, 0}, []int64{0, 1, 5}, "5, but the file has 2 entries"},
 	} {
 		data := make([]byte, 0, 16)
 		for _, x := range c.entries {

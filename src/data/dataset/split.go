@@ -11,7 +11,7 @@ import (
 // Fractions are the shares of train, validation and test vertices among the labelled ones.
 type Fractions [3]float64
 
-// ParseFractions reads shares as parseShares does.
+// ParseFractions reads three shares as parseShares does, and returns them as fractions of 1.
 func ParseFractions(text string) (f Fractions, err error) {
 	shares, _, err := parseShares(text)
 	for i, x := range shares {
@@ -21,9 +21,9 @@ func ParseFractions(text string) (f Fractions, err error) {
 }
 
 // parseShares reads three shares that add up to at most everything, and returns them in percent.
-// Shares with a sign, 0.6%/5%/10%, and shares above 1, 60/20/20, are percent; shares of at most 1,
-// 0.6/0.2/0.2, are fractions. A text that could be either is an error that names both readings.
-// numbers tells whether text has the form of shares at all.
+// Shares with a percent sign (0.6%/5%/10%) and shares above 1 (60/20/20) are in percent. Shares of
+// at most 1 (0.6/0.2/0.2) are fractions. A text that could be either is an error, which names both
+// readings. numbers tells whether the text looks like shares at all.
 func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 	fault := func(format string, args ...any) error {
 		return fmt.Errorf("split %q: %w: "+format, append([]any{text, ErrValue}, args...)...)
@@ -51,17 +51,19 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 	whole := 100.0
 	switch {
 	case signs > 0 && signs < len(shares):
-		return shares, true, fault("a sign at some shares; write percent as %s", percent)
+		return shares, true, fault("only some shares have a percent sign; write percent as %s",
+			percent)
 	case total == 0:
-		return shares, true, fault("all shares are 0; give one to the training, such as 60/20/20")
+		return shares, true, fault("all shares are 0; give training a share, such as 60/20/20")
 	case signs > 0 || largest > 1 && !part:
 	case largest > 1:
-		return shares, true, fault("shares below and above 1: write percent as %s, or fractions "+
-			"that add up to at most 1", percent)
+		return shares, true, fault("some shares are above 1 and some are not; write percent as "+
+			"%s, or fractions that add up to at most 1", percent)
 	case part:
 		whole = 1
 	case total == 1:
-		return shares, true, fault("one share of 1: write everything as %s, or percent as %s",
+		return shares, true, fault("one share is 1 and the others are 0; write everything as %s, "+
+			"or percent as %s",
 			strings.ReplaceAll(strings.Join(words, "/"), "1", "100"), percent)
 	}
 	if total > whole*(1+1e-9) {
@@ -78,15 +80,16 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 	return shares, true, nil
 }
 
-// Split shuffles the vertices, keyed by seed, and cuts the list. Train and validation get their
-// shares, rounded down. Test gets the rest if the shares add up to everything, otherwise its share,
-// rounded down. The order of the result is random; vertices is not changed.
+// Split shuffles the vertices, by seed, and cuts them into three lists. The training and the
+// validation list get their shares, rounded down. The test list gets all other vertices if the
+// shares add up to everything, otherwise its share, rounded down. The order within a list is
+// random; the argument vertices is not changed.
 func (f Fractions) Split(vertices []graph.VertexID, seed uint64) graph.Split {
 	list := append([]graph.VertexID(nil), vertices...)
 	s := newStream(seed, keySplit)
 	shuffle(&s, list)
 	n := float64(len(list))
-	const slack = 1e-9 // 0.6+0.2+0.2 is not 1
+	const slack = 1e-9 // in float64, 0.6+0.2+0.2 is not 1
 	train := int(f[0]*n + slack)
 	valid := train + int(f[1]*n+slack)
 	test := min(valid+int(f[2]*n+slack), len(list))

@@ -25,14 +25,15 @@ import (
 // RankingsDir is the directory of PARTS that `halognn analyze` writes.
 const RankingsDir = "analysis"
 
-// begun lists the temporary directories of this process that have not been renamed yet.
+// begun lists the temporary directories of this process that were not yet renamed or removed.
 var begun struct {
 	sync.Mutex
 	dirs  []string
 	locks map[string]func() // functions that release the locks of MakeBeside
 }
 
-// Begin makes a temporary directory beside dir, which must be a Target. Finish or Discard ends it.
+// Begin makes a temporary directory beside dir, which must satisfy Target. The caller ends it by
+// Finish or Discard.
 func Begin(dir string) (tmp string, err error) {
 	if err := Target(dir); err != nil {
 		return "", err
@@ -56,13 +57,13 @@ func Begin(dir string) (tmp string, err error) {
 	return tmp, nil
 }
 
-// aliveFile, in a temporary directory, names the process that writes there. That process holds its
-// lock. The file gets this name only when it is written and locked.
+// aliveFile is a file in a temporary directory. It names the process that writes there, and that
+// process holds a lock on it. The file gets its name only after it is written and locked.
 const aliveFile = ".alive"
 
-// MakeBeside makes a temporary directory beside path, with the mode that the umask says, and
-// removes those that dead processes of this node left there. Call finished before it is renamed: it
-// releases the lock.
+// MakeBeside makes a temporary directory beside path, with the permissions that the umask leaves.
+// It removes temporary directories that dead processes of this node left there. The caller calls
+// finished, which releases the lock, before it renames the directory.
 func MakeBeside(path string) (tmp string, finished func(), err error) {
 	removeDead(path)
 	for {
@@ -77,11 +78,11 @@ func MakeBeside(path string) (tmp string, finished func(), err error) {
 	return tmp, markAlive(tmp), nil
 }
 
-// markAlive makes the aliveFile of dir. On a filesystem without locks it makes none, and only this
+// markAlive makes the aliveFile in dir. On a filesystem without locks it makes none; then only this
 // process ever removes dir.
 func markAlive(dir string) (finished func()) {
 	alive := filepath.Join(dir, aliveFile)
-	begins := alive + "-begins" // nobody else looks at this name
+	begins := alive + "-begins" // no other process looks at this name
 	unlock, err := flock.Try(begins, true)
 	if err != nil {
 		_ = os.Remove(begins)
@@ -100,15 +101,16 @@ func markAlive(dir string) (finished func()) {
 	return func() { _ = os.Remove(alive); unlock() }
 }
 
-// temporary matches what MakeBeside and DiscardAll add to the name of a target.
+// temporary matches what MakeBeside and DiscardAll append to the name of a target.
 var temporary = regexp.MustCompile(`^(\.new-[0-9]+|\.kaminpar)?\.tmp-[0-9a-f]{8}(-discarded)?$`)
 
-// replacing matches the end of names that Beside returns.
+// replacing matches the end of the names that Beside returns.
 var replacing = regexp.MustCompile(`\.new-[0-9]+$`)
 
-// removeDead removes temporary directories beside path if their processes were of this node and are
-// dead: their lock is free, which alone may say nothing about another node, and no process here has
-// their number. It notes directories about which this node cannot tell.
+// removeDead removes temporary directories beside path whose processes ran on this node and are
+// dead. Such a process has given up its lock, and its number is not in use on this node. The lock
+// alone may be free because another node holds it. removeDead tells the user about directories
+// whose process may live elsewhere.
 func removeDead(path string) {
 	name := replacing.ReplaceAllString(filepath.Base(path), "")
 	entries, _ := os.ReadDir(filepath.Dir(path))
@@ -127,7 +129,7 @@ func removeDead(path string) {
 		known = known && err == nil && who.Host == flock.ThisProcess().Host
 		if known && !alive {
 			if unlock, err := flock.Try(filepath.Join(piece, aliveFile), false); err == nil {
-				unlock() // at once: NFS keeps an open file under another name
+				unlock() // before the removal, because NFS keeps an open file under another name
 				_ = os.RemoveAll(piece)
 			}
 		} else if !known {
@@ -135,18 +137,19 @@ func removeDead(path string) {
 			if who.Host != "" {
 				by = fmt.Sprintf("process %d of %s", who.PID, who.Host)
 			}
-			slog.Info(fmt.Sprintf("%s is an unfinished directory of %s, which may be at work: "+
-				"remove it if no job writes there", piece, by), "rank", 0)
+			slog.Info(fmt.Sprintf("%s was left unfinished by %s, which may still be at work; "+
+				"remove the directory if no job writes there", piece, by), "rank", 0)
 		}
 	}
 }
 
-// Join takes part in writing to a temporary directory that another process begins and ends. In the
-// meantime DiscardAll removes it too, because the other process may have been killed.
+// Join takes part in writing to a temporary directory that another process makes and ends. Until
+// leave is called, DiscardAll removes the directory in this process too, because the other process
+// may have been killed.
 func Join(tmp string) (leave func(), err error) {
 	if _, err := os.Stat(tmp); err != nil {
-		return func() {}, fmt.Errorf("%w, though rank 0 has made it; write to a place where all "+
-			"ranks see the same files", err)
+		return func() {}, fmt.Errorf("%w, although rank 0 has made it; write to a directory that "+
+			"all ranks see", err)
 	}
 	begun.Lock()
 	defer begun.Unlock()
@@ -158,14 +161,15 @@ func Join(tmp string) (leave func(), err error) {
 	}, nil
 }
 
-// Finish renames the temporary directory into place.
+// Finish gives a temporary directory its final name.
 func Finish(tmp, dir string) error {
 	if err := Target(dir); err != nil {
 		return err
 	}
 	begun.Lock()
 	defer begun.Unlock()
-	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty directory
+	// dir may be an empty directory
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	release(tmp)
@@ -184,33 +188,35 @@ func release(tmp string) {
 	}
 }
 
-// Discard removes the temporary directory; after Finish it does nothing.
+// Discard removes a temporary directory. After Finish it does nothing.
 func Discard(tmp string) {
 	begun.Lock()
 	defer begun.Unlock()
 	_ = os.RemoveAll(tmp)
 	release(tmp)
-	_ = os.RemoveAll(tmp) // removes what NFS kept of the open aliveFile
+	_ = os.RemoveAll(tmp) // once more, because NFS kept the open aliveFile under another name
 	forget(tmp)
 }
 
-// Replace replaces dir by the directory made, whose path Beside returned, and then removes the old
-// dir, which must still be one that Beside accepts.
+// Replace puts the new directory made, whose path Beside returned, in the place of dir. Then it
+// removes the old directory. dir must still be one that Beside accepts.
 func Replace(made, dir string) error {
 	if err := replaceable(dir); err != nil {
-		return fmt.Errorf("%w; the new one is at %s", err, made)
+		return fmt.Errorf("%w; the new directory is at %s", err, made)
 	}
-	// One step, so that a process that is killed leaves the old directory or the new one at dir.
+	// The exchange is one step, so a process that is killed leaves either the old or the new
+	// directory at dir.
 	err := unix.Renameat2(unix.AT_FDCWD, made, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
 	if err == nil {
 		if err = os.RemoveAll(made); err != nil {
-			err = fmt.Errorf("%s is replaced, but the old one is left at %s: %w; remove it", dir,
+			err = fmt.Errorf("%s is replaced, but the old directory is left at %s: %w; remove it",
+				dir,
 				made, err)
 		}
 		return err
 	}
-	// Some filesystems cannot exchange names. Then dir is absent for a moment, with the old one
-	// beside it.
+	// Some filesystems cannot exchange two names. Then dir does not exist for a moment, and the old
+	// directory lies beside it.
 	old, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dir)), filepath.Base(dir)+".old-")
 	if err != nil {
 		return err
@@ -225,8 +231,8 @@ func Replace(made, dir string) error {
 }
 
 // Beside returns an unused path for a directory that will replace the dataset at dir or, if parts
-// is set, the parts. It is an error if dir is anything else, or if it holds files that the user has
-// put there.
+// is set, the parts at dir. It returns an error if dir holds anything else, such as files of the
+// user.
 func Beside(dir string, parts bool) (string, error) {
 	if err := replaceable(dir); err != nil {
 		return "", err
@@ -239,16 +245,16 @@ func Beside(dir string, parts bool) (string, error) {
 	return fmt.Sprintf("%s.new-%d", filepath.Clean(dir), os.Getpid()), nil
 }
 
-// replaceable returns an error that wraps ErrExists unless dir is a dataset or parts, is not a
-// symbolic link, and holds nothing else.
+// replaceable returns an error unless dir is a dataset or parts, holds nothing else, and is not a
+// symbolic link. The error wraps ErrExists.
 func replaceable(dir string) error {
 	if err := noLink(dir); err != nil {
 		return err
 	}
 	files, _ := filesOf(dir)
 	if files == nil {
-		return fmt.Errorf("%s: %w and is no dataset and no parts, so it is not replaced; "+
-			"remove it or choose another one", dir, ErrExists)
+		return fmt.Errorf("%s: %w but is no dataset and no parts, so it is not replaced; remove "+
+			"it or choose another directory", dir, ErrExists)
 	}
 	if err := mayRename(dir); err != nil {
 		return err
@@ -263,7 +269,7 @@ func replaceable(dir string) error {
 			return fmt.Errorf("%s cannot be replaced: %s: %w; let its owner make it writable for "+
 				"the group (chmod -R g+w), or choose another directory", dir,
 				filepath.Join(dir, name), err)
-		case name == RankingsDir && e.IsDir(): // made from these parts
+		case name == RankingsDir && e.IsDir(): // made from the parts that are replaced
 			return fs.SkipDir
 		case !e.IsDir() && name != metaFile && files[name] == nil:
 			foreign = append(foreign, name)
@@ -281,7 +287,7 @@ func replaceable(dir string) error {
 	return err
 }
 
-// mayRename returns an error unless this user may give dir another name.
+// mayRename returns an error if this user may not rename dir.
 func mayRename(dir string) error {
 	var above, it unix.Stat_t
 	parent, me := filepath.Dir(filepath.Clean(dir)), os.Geteuid()
@@ -298,8 +304,8 @@ func mayRename(dir string) error {
 	return nil
 }
 
-// filesOf returns the files that a DATASET or PARTS directory lists, and whether it is PARTS; nil
-// if it is neither.
+// filesOf returns the files that the meta.json of a DATASET or PARTS directory lists, and whether
+// the directory is PARTS. files is nil if it is neither.
 func filesOf(dir string) (files map[string]*npy.Info, parts bool) {
 	text, err := mem.ReadFile(filepath.Join(dir, metaFile))
 	if err != nil {
@@ -316,8 +322,9 @@ func filesOf(dir string) (files map[string]*npy.Info, parts bool) {
 	return m.Files, m.Parts > 0
 }
 
-// Target returns an error unless a directory can be renamed to dir without replacing anything: dir
-// must be Vacant, not a symbolic link, have a name, and not lie inside a dataset or parts.
+// Target returns an error unless dir can be the final name of a new directory: dir must satisfy
+// Vacant, must not be a symbolic link, must have a name, and must not lie inside a dataset or
+// parts.
 func Target(dir string) error {
 	return cmp.Or(Vacant(dir), noLink(dir), named(dir), Apart(dir))
 }
@@ -340,8 +347,8 @@ func noLink(dir string) error {
 }
 
 // Apart returns an error if out, a file or directory to write, is one of the inputs or a directory
-// above one, or if it lies inside a dataset or parts; links are followed. Inputs that do not exist
-// do not count.
+// above one, or if it lies inside a dataset or parts. It follows links, and ignores inputs that do
+// not exist.
 func Apart(out string, inputs ...string) error {
 	if made, err := os.Stat(out); err == nil {
 		for _, in := range inputs {
@@ -367,8 +374,8 @@ func Apart(out string, inputs ...string) error {
 			at = whole
 		}
 		if files, _ := filesOf(at); files != nil {
-			return fmt.Errorf("%s lies inside %s, a dataset or parts, which hold nothing else; "+
-				"choose another place to write to", out, at)
+			return fmt.Errorf("%s lies inside %s, which is a dataset or parts and may hold "+
+				"nothing else; choose another place to write to", out, at)
 		}
 	}
 	return err
@@ -388,15 +395,15 @@ var discarding sync.Once
 func discardAll() {
 	begun.Lock()
 	for _, tmp := range begun.dirs {
-		// once renamed, other goroutines and ranks create no more files in it
+		// Other goroutines and ranks cannot create files in a directory that has another name.
 		gone := tmp + "-discarded"
-		// if another rank renamed it first, that rank may be killed as soon as this one ends, so
-		// both remove
+		// Another rank may rename it first, but be killed as soon as this rank ends. So both ranks
+		// remove it.
 		if err := os.Rename(tmp, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			gone = tmp
 		}
 		_ = os.RemoveAll(gone)
 		release(tmp)
-		_ = os.RemoveAll(gone) // see Discard
+		_ = os.RemoveAll(gone) // once more, because NFS kept the open aliveFile under another name
 	}
 }

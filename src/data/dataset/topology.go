@@ -9,7 +9,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// TopologyWriter writes a graph whose rows come in ranges.
+// TopologyWriter writes the topology of a graph, one range of rows after the other.
 type TopologyWriter struct {
 	w       *Writer
 	indptr  []int64
@@ -19,8 +19,8 @@ type TopologyWriter struct {
 	report  graph.CleanReport
 }
 
-// BeginTopology begins the topology of a graph of n vertices. Only indptr, 8 bytes a vertex, is in
-// memory. Rows follow in order; Close or abort ends it.
+// BeginTopology begins the topology of a graph with n vertices. Only indptr, 8 bytes for each
+// vertex, is in memory. The caller appends the rows in order, and ends by Close or abort.
 func (w *Writer) BeginTopology(n int, weighted bool) (t *TopologyWriter, err error) {
 	t = &TopologyWriter{w: w, indptr: mem.Make[int64](n + 1)}
 	t.indices, err = npy.Create(filepath.Join(w.tmp, "indices.npy"), npy.DType[graph.VertexID](),
@@ -35,7 +35,8 @@ func (w *Writer) BeginTopology(n int, weighted bool) (t *TopologyWriter, err err
 	return t, nil
 }
 
-// Append appends the rows of the next vertices and, if edges have them, their weights.
+// Append appends the rows of the next vertices, and the weights of their edges if edges have
+// weights.
 func (t *TopologyWriter) Append(rows *graph.CSC, weights []float32) error {
 	n := rows.NumVertices()
 	if t.next+n >= len(t.indptr) {
@@ -56,7 +57,8 @@ func (t *TopologyWriter) Append(rows *graph.CSC, weights []float32) error {
 	return npy.Write(t.weights, weights)
 }
 
-// Close completes the files, and sets the number of vertices of all other arrays.
+// Close completes the files, and sets the numbers of vertices and edges, to which all other arrays
+// must correspond.
 func (t *TopologyWriter) Close() error {
 	defer t.abort()
 	m := &t.w.Meta

@@ -7,13 +7,14 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// TypedEdges are the edges of one relation. Vertices are numbered within their type.
+// TypedEdges are the edges of one relation. They name vertices by their numbers within their types.
 type TypedEdges struct {
 	graph.Relation
 	Sources, Targets []int32
 }
 
-// reversed returns the same edges with the reverses of all relations beside them.
+// reversed returns the edges, and after them the reverse of every relation as a relation of its
+// own.
 func reversed(edges []TypedEdges) []TypedEdges {
 	for _, e := range edges[:len(edges):len(edges)] {
 		edges = append(edges, TypedEdges{e.Relation.Reverse(), e.Targets, e.Sources})
@@ -21,11 +22,12 @@ func reversed(edges []TypedEdges) []TypedEdges {
 	return edges
 }
 
-// TypedTopology writes the graph of a Meta with Types and their numbers of vertices; the edges
-// determine its Relations. Within a relation repeated edges, and edges from a vertex to itself, are
-// dropped, unless o keeps them. The in-edges of a vertex are in the order of the relations, and
-// within a relation ascending by source. Memory: 8 bytes an edge, 16 for each vertex and relation
-// that ends in its type, and 8 more a vertex; while a relation is sorted, 8 for each of its edges.
+// TypedTopology writes the graph of typed vertices whose types Meta names; counts has the number of
+// vertices of each type. The edges determine the relations. Within a relation, repeated edges and
+// edges from a vertex to itself are dropped, unless o keeps them. The in-edges of a vertex are in
+// the order of the relations, and within a relation in ascending order of their sources. Memory: 8
+// bytes for each edge, 16 for each pair of a vertex and a relation into its type, and 8 for each
+// vertex; besides, 8 for each edge of a relation while it is sorted.
 func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.CleanOptions) (
 	report graph.CleanReport, err error) {
 	m := &w.Meta
@@ -37,7 +39,7 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 		return report, err
 	}
 	if len(counts) != m.Schema.NumTypes() {
-		return report, fmt.Errorf("%w: %d counts of the vertices of %d types", ErrMismatch,
+		return report, fmt.Errorf("%w: %d numbers of vertices for %d types", ErrMismatch,
 			len(counts), m.Schema.NumTypes())
 	}
 	m.Tables = make([]Table, len(counts))
@@ -65,13 +67,13 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 	return report, w.putRelations(starts, all)
 }
 
-// relationRows are the in-edges of a relation. Row v of g has those of vertex v of the target type;
-// sources are numbered among the vertices of all types.
+// relationRows are the in-edges of a relation. Row v of g has the in-edges of vertex v of the
+// target type. Sources are numbered among the vertices of all types.
 type relationRows struct {
 	g       *graph.CSC
-	weights []float32 // weight of each edge; nil: all weights are 1
+	weights []float32 // weight of each edge; nil if all weights are 1
 	cols    int
-	rows    []float32 // [edges, cols] features of the edges; nil: all are 0
+	rows    []float32 // [edges, cols] features of the edges; nil if all are 0
 }
 
 func (r *relationRows) free() {
@@ -83,8 +85,8 @@ func (r *relationRows) free() {
 	*r = relationRows{}
 }
 
-// putRelations writes the rows of all relations of the schema as one graph, and frees them: the
-// in-edges of a vertex one relation after the other. starts[t] is the first vertex of type t.
+// putRelations writes the rows of all relations of the schema as one graph, and frees them. The
+// in-edges of a vertex come one relation after the other. starts[t] is the first vertex of type t.
 func (w *Writer) putRelations(starts []int64, all []relationRows) error {
 	one := &all[0]
 	if w.Meta.Schema.Typed() {
@@ -114,7 +116,8 @@ func (w *Writer) putRelations(starts []int64, all []relationRows) error {
 	return nil
 }
 
-// joinRows joins the relations into one graph, and returns where the in-edges of each column end.
+// joinRows joins the relations into one graph. It also returns where the in-edges of each column
+// end.
 func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joined *relationRows,
 	ends []int64) {
 	edges, weighted := 0, false
@@ -159,7 +162,7 @@ func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joine
 	return joined, ends
 }
 
-// checkVertices returns an error if there are more vertices than vertex numbers.
+// checkVertices returns an error if there are more vertices than a vertex number can count.
 func checkVertices(n int64) error {
 	if n > graph.MaxVertices {
 		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n,
@@ -168,7 +171,7 @@ func checkVertices(n int64) error {
 	return nil
 }
 
-// build makes the rows of one relation, one for each vertex of its target type.
+// build makes the in-edge rows of relation r, one row for each vertex of its target type.
 func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64,
 	o graph.CleanOptions) (*graph.CSC, graph.CleanReport, error) {
 	var b graph.Builder
@@ -180,8 +183,8 @@ func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64,
 	return b.BuildRows(int(starts[len(starts)-1]), int(starts[target]), int(starts[target+1]), o)
 }
 
-// each calls f with the edges of relation r in their order. Vertices are numbered among all types,
-// which begin at starts.
+// each calls the function f with all edges of relation r, in their order. It gives f the numbers of
+// vertices among all types; starts has the first vertex of each type.
 func (e *TypedEdges) each(s *graph.Schema, r int, starts []int64, f func(l graph.Link)) error {
 	source, target := s.Ends(r)
 	if len(e.Sources) != len(e.Targets) {

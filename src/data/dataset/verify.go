@@ -15,9 +15,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Verify reads everything: hashes, the rules of the CSC, label ranges, NaN and infinity in the
-// features, splits in range and disjoint. It returns the first error of every file. A file that
-// shrinks meanwhile is an error, not a crash.
+// Verify reads everything. It checks hashes, the rules of the CSC, ranges of labels, that features
+// are finite, and that splits are disjoint and in range. It returns the first error of every file.
+// If a file shrinks meanwhile, that is an error, not a crash.
 func (d *Dataset) Verify() error {
 	return mem.Guard(func() error {
 		var faults []error
@@ -73,7 +73,7 @@ func (d *Dataset) verifyContent() error {
 	return errors.Join(faults...)
 }
 
-// hasLink reports whether a link is an edge that passes messages.
+// hasLink reports whether a link is also an edge of the graph.
 func (d *Dataset) hasLink(l graph.Link) bool {
 	if d.Columns.Plain() {
 		return d.Graph.Has(l)
@@ -81,7 +81,7 @@ func (d *Dataset) hasLink(l graph.Link) bool {
 	return d.Columns.HasLink(d.Graph, l)
 }
 
-// splitFiles names the files of a split.
+// splitFiles returns the names of the files of the split with index k, for messages.
 func splitFiles(k int) string {
 	var names []string
 	for _, list := range graph.SplitNames {
@@ -90,8 +90,8 @@ func splitFiles(k int) string {
 	return strings.Join(names, ", ")
 }
 
-// checkColumns reports a column that begins before another, and an edge from a vertex that the
-// relation does not leave.
+// checkColumns reports a column that begins before the column in front of it, and an edge whose
+// source is not of the relation's source type.
 func (d *Dataset) checkColumns() error {
 	if err := d.Columns.Check(d.Graph.Indptr); err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)
@@ -117,7 +117,7 @@ func (d *Dataset) checkColumns() error {
 	return nil
 }
 
-// checkFeatures reports the first value of a type's rows that is NaN or infinite.
+// checkFeatures reports the first feature of a type's rows that is NaN or infinite.
 func (d *Dataset) checkFeatures(t int) error {
 	table := d.Meta.Table(t)
 	switch table.FeatureType {
@@ -154,7 +154,7 @@ func (d *Dataset) checkFeatures(t int) error {
 	return nil
 }
 
-// checkLabels reports the first label that is impossible for the task.
+// checkLabels reports the first label that the task does not allow.
 func checkLabels(m *Meta, labels task.Labels) error {
 	if err := task.Stored(m.Task).Check(labels, m.Classes); err != nil {
 		return fmt.Errorf("%w: %w", err, ErrValue)

@@ -17,24 +17,24 @@ import (
 )
 
 // Writer writes a DATASET directory under a temporary name beside its target. Call Topology first,
-// then Features, Labels and Splits in any order, each at most once, and Close;
-// omitted arrays become empty. Not for concurrent use.
+// then Features, Labels and Splits in any order, each at most once, and then Close. Arrays that
+// were not written become empty. A Writer is not for concurrent use.
 type Writer struct {
-	// Vertices and Edges are set by Topology; the rest may be changed until Features or Labels uses
-	// it
+	// Topology sets Vertices and Edges; the other fields may be changed until Features or Labels
+	// uses them
 	Meta    Meta
 	dir     string
 	tmp     string
-	labels  task.Labels // kept until Close to check the splits against
+	labels  task.Labels // kept until Close, which checks the splits against them
 	splits  []graph.Split
 	rows    *RowWriter
 	bytes   *quantizer // for Int8 features
 	entries *entries   // for sparse features
-	notes   []string   // what was noticed while features were written
+	notes   []string   // what is unusual in the features, noticed while they were written
 }
 
-// Create begins a dataset at dir, which must not exist or be an empty directory. It uses Name,
-// Task, Features, Classes, FeatureType (default Float32) and Provenance of m.
+// Create begins a dataset at dir, which must be an empty directory or not exist. Of m it uses Name,
+// Task, Features, Classes, FeatureType (default Float32) and Provenance.
 func Create(dir string, m Meta) (*Writer, error) {
 	tmp, err := Begin(dir)
 	if err != nil {
@@ -45,8 +45,8 @@ func Create(dir string, m Meta) (*Writer, error) {
 	return &Writer{Meta: m, dir: dir, tmp: tmp}, nil
 }
 
-// Vacant returns an error if dir cannot be read, and one that wraps ErrExists if it is not an empty
-// directory.
+// Vacant returns an error if dir cannot be read. It returns an error that wraps ErrExists if dir
+// exists and is not an empty directory.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -63,7 +63,7 @@ func Vacant(dir string) error {
 	return nil
 }
 
-// put writes one whole array and records it in Meta.
+// put writes one whole array, and records it in Meta.
 func put[T npy.Element](w *Writer, name string, data []T, shape ...int) error {
 	return w.put(name, mem.Bytes(data), npy.DType[T](), shape...)
 }
@@ -80,7 +80,8 @@ func (w *Writer) put(name string, rows []byte, dtype string, shape ...int) error
 	return nil
 }
 
-// Topology writes the graph, which sets the number of vertices of all other arrays.
+// Topology writes the graph. That sets the numbers of vertices and edges, to which all other arrays
+// must correspond.
 func (w *Writer) Topology(g *graph.CSC) error {
 	w.Meta.Vertices, w.Meta.Edges = int64(g.NumVertices()), g.NumEdges()
 	if err := put(w, "indptr.npy", g.Indptr, len(g.Indptr)); err != nil {
@@ -114,13 +115,13 @@ func (w *Writer) EdgeFeatures(rows []float32, cols int) error {
 	return put(w, EdgeRowsFile, rows, int(w.Meta.Edges), cols)
 }
 
-// Labels writes the label of each vertex, in the form that the task says. Close reads them once
-// more.
+// Labels writes the label of each vertex, in the form that the task determines. The array must stay
+// as it is until Close, which reads it once more.
 func (w *Writer) Labels(labels []byte) error {
 	t, n := task.Stored(w.Meta.Task), int(w.Meta.Vertices)
 	w.labels = task.Labels{Data: labels, Width: t.LabelBytes(w.Meta.Classes)}
 	if want := n * w.labels.Width; len(labels) != want {
-		return fmt.Errorf("%w: %d bytes of labels, but those of %d vertices have %d", ErrMismatch,
+		return fmt.Errorf("%w: %d bytes of labels, but %d vertices need %d", ErrMismatch,
 			len(labels), n, want)
 	}
 	if err := checkLabels(&w.Meta, w.labels); err != nil {
@@ -130,8 +131,8 @@ func (w *Writer) Labels(labels []byte) error {
 	return w.put("labels.npy", labels, layout.DType, layout.Shape...)
 }
 
-// Splits writes the training, validation and test vertices, each in ascending order, and those of
-// further splits that a run may choose.
+// Splits writes the training, validation and test vertices of the first split, and of further
+// splits, which a run may choose. Each list must be in ascending order.
 func (w *Writer) Splits(first graph.Split, more ...graph.Split) error {
 	w.splits, w.Meta.MoreSplits = append([]graph.Split{first}, more...), len(more)
 	for k, s := range w.splits {
@@ -153,8 +154,8 @@ func (w *Writer) Splits(first graph.Split, more ...graph.Split) error {
 	return nil
 }
 
-// Close writes omitted arrays as empty, then meta.json, and renames the directory into place. On an
-// error it leaves no files.
+// Close writes empty arrays for those that are missing, then meta.json, and gives the directory its
+// final name. After an error it leaves no files.
 func (w *Writer) Close() error {
 	err := w.finish()
 	if err != nil {
@@ -190,7 +191,7 @@ func (w *Writer) finish() error {
 	return Finish(w.tmp, w.dir)
 }
 
-// fillIn writes the omitted files.
+// fillIn writes an empty array for each file that was not written.
 func (w *Writer) fillIn() error {
 	n := int(w.Meta.Vertices)
 	has := func(name string) bool { _, ok := w.Meta.Files[name]; return ok }
@@ -216,7 +217,7 @@ func (w *Writer) fillIn() error {
 	return nil
 }
 
-// noRows writes the table of a type without features.
+// noRows writes the feature table of a type that has no features.
 func (w *Writer) noRows(t int) error {
 	if !w.Meta.Schema.Typed() {
 		return w.WriteFeatures(0, w.Meta.FeatureType, nil, func(*RowWriter) error { return nil })
@@ -228,7 +229,8 @@ func (w *Writer) noRows(t int) error {
 	return rows.Close()
 }
 
-// checkFiles returns an error for files whose element type or shape contradicts the rest of m.
+// checkFiles returns an error for files whose element type or shape contradicts the rest of
+// meta.json.
 func (m *Meta) checkFiles() error {
 	var faults []error
 	for name, want := range m.layout() {
@@ -245,7 +247,7 @@ func (m *Meta) checkFiles() error {
 	return errors.Join(faults...)
 }
 
-// Abort removes what was written; after Close it does nothing.
+// Abort removes what was written. After Close it does nothing.
 func (w *Writer) Abort() {
 	if w.rows != nil {
 		w.rows.abort()

@@ -14,11 +14,11 @@ const (
 	pickled = "a Python pickle, which could run code; load it in Python and save its arrays with " +
 		"numpy.savez, or of a dict of lists, in Python, halognn.write_dataset(DIR, " +
 		"networkx.Graph(dict)) writes a dataset"
-	packed = "compressed otherwise than by gzip, which is read as it is; unpack it"
+	packed = "compressed, but not by gzip, which is the only compression that is read; unpack it"
 )
 
-// Kinds says what to do with files of other programs that users take for tables, by the extension
-// of their names.
+// Kinds says, by the extension of a file's name, what to do with files of other programs that users
+// take for tables.
 var Kinds = map[string]string{
 	".bz2": packed, ".xz": packed, ".zst": packed, ".lz4": packed,
 	".zip": archive, ".7z": archive, ".rar": archive, ".tar": archive, ".tgz": archive,
@@ -28,18 +28,21 @@ var Kinds = map[string]string{
 	".pickle": pickled,
 }
 
-// magics are the first bytes of files of other programs, whatever their names.
+// magics are the first bytes of files of other programs, which the files have whatever their names
+// are.
 var magics = []struct{ begin, what string }{
 	{"BZh", packed + " (bzip2)"}, {"\xfd7zXZ\x00", packed + " (xz)"},
 	{"\x28\xb5\x2f\xfd", packed + " (zstd)"},
 	{"PAR1", parquet}, {"ARROW1", feather}, {"\x89HDF", hdf5},
 	{"\x93NUMPY", "a NumPy array; --format npz reads arrays"},
 	{"\x80\x02", pickled}, {"\x80\x03", pickled}, {"\x80\x04", pickled}, {"\x80\x05", pickled},
-	{"PK\x03\x04", "a zip archive: of a spreadsheet (.xlsx), save it as CSV (UTF-8); of files, " +
-		"unpack it and name what is in it"},
+	{"a zip archive; if it is a spreadsheet (.xlsx), save it as CSV (UTF-8); if it holds files, " +
+		"unpack it and name the file to read",
+		"a zip archive: of a spreadsheet (.xlsx), save it as CSV (UTF-8); of files, " +
+			"unpack it and name what is in it"},
 }
 
-// texts are the beginnings of files that are text, but not tables.
+// texts are the beginnings of files that are text, but no tables.
 var texts = []struct{ begin, what string }{
 	{"<?xml", xml}, {"<!doctype", xml}, {"<html", xml},
 	{"digraph {", dot}, {"digraph g", dot}, {"graph {", dot}, {"strict digraph", dot},
@@ -63,10 +66,10 @@ const (
 
 const dl = "a DL file of UCINET; export it as an edge list"
 
-const xml = "XML or a web page; if this is what a download gave, fetch the file again; " +
-	"networkx.read_graphml and read_gexf read graphs"
+const xml = "XML or a web page; if a download gave this, fetch the file again; if it is a graph, " +
+	"networkx.read_graphml or read_gexf reads it"
 
-// notText returns an error for the beginning of a file that is no table.
+// notText returns an error if the beginning of a file, head, shows that it is no table.
 func (r *Reader) notText(head []byte) error {
 	whole := head
 	head = head[:min(len(head), 1<<12)]
@@ -98,7 +101,7 @@ func (r *Reader) notText(head []byte) error {
 	return nil
 }
 
-// wide reports whether every other byte is 0, as in UTF-16 of ASCII.
+// wide reports whether every second byte is 0, as in ASCII text that is encoded as UTF-16.
 func wide(head []byte) bool {
 	var zero [2]int
 	for i, c := range head {
@@ -110,7 +113,8 @@ func wide(head []byte) bool {
 	return zero[0] >= least && zero[1] == 0 || zero[1] >= least && zero[0] == 0
 }
 
-// order returns iconv's name for the byte order of UTF-16 without a byte order mark.
+// order returns what iconv adds to the name UTF-16 for the byte order, if a file has no byte order
+// mark.
 func order(head []byte) string {
 	switch {
 	case head[0] == 0:

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// look examines the beginning of a file: at most sampleBytes and sampleRows.
+// look examines only the beginning of a file: at most sampleBytes bytes and sampleRows rows.
 const (
 	sampleBytes = 1 << 16
 	sampleRows  = 50
 )
 
-// readSep reads a first line sep=; as spreadsheets write it.
+// readSep reads a first line such as sep=; by which spreadsheets name the separator.
 func (r *Reader) readSep() {
 	line, _, _ := bytes.Cut(r.buf[r.next:r.end], []byte{'\n'})
 	line, _, _ = bytes.Cut(line, []byte{'\r'})
@@ -27,8 +27,8 @@ func (r *Reader) readSep() {
 	}
 }
 
-// look reads the first rows. It finds which of them are comments, the separator if it is Auto, and
-// the number of fields of a row.
+// look examines the first rows. It finds out which of them are comments, what the separator is if
+// it is Auto, and how many fields a row has.
 func (r *Reader) look() {
 	rows := r.firstRows()
 	if len(rows) == 0 { // the first quote is never closed
@@ -39,7 +39,7 @@ func (r *Reader) look() {
 	for n < len(rows) && noted(bytes.TrimSpace(rows[n])) {
 		n++
 	}
-	if n == len(rows) && r.eof && n < sampleRows { // there is nothing else
+	if n == len(rows) && r.eof && n < sampleRows { // the file holds nothing but such lines
 		r.heading = n
 		return
 	}
@@ -67,14 +67,14 @@ func (r *Reader) look() {
 			return
 		}
 	}
-	for _, row := range rows { // all begin with # or %, so the ids do
+	for _, row := range rows { // all begin with # or %, so ids do too
 		r.width = max(r.width, r.count(row, r.sep))
 	}
 }
 
-// known finds out what tells rows from comments: whether the first fields of rows, except in a row
-// of names, are numbers; and whether one of the first n lines, which begin as comments do, is a
-// comment because its number of fields differs.
+// known finds out two facts that help to tell rows from comments: whether the first field of each
+// row is a number, apart from a row of names; and whether one of the first n lines, which begin
+// like comments, is a comment because it has another number of fields.
 func (r *Reader) known(rows [][]byte, n int) {
 	r.remarks = slices.ContainsFunc(rows[:n],
 		func(row []byte) bool { return r.count(row, r.sep) != r.width })
@@ -93,7 +93,7 @@ func (r *Reader) known(rows [][]byte, n int) {
 	r.numbers = of > 1
 }
 
-// firstRows returns the first rows that lie whole in the sample.
+// firstRows returns the first rows that lie completely in the sample.
 func (r *Reader) firstRows() (rows [][]byte) {
 	head := r.buf[r.next:r.end]
 	if len(head) > r.sample {
@@ -104,14 +104,14 @@ func (r *Reader) firstRows() (rows [][]byte) {
 		i := bytes.IndexAny(head[at:], "\r\n")
 		if i < 0 {
 			if i = len(head) - at; !whole {
-				break // cut by the end of the sample
+				break // the end of the sample cuts this row
 			}
 		}
 		row := head[begin : at+i]
 		quotes += bytes.Count(head[at:at+i], []byte{'"'})
 		at += i + 1
 		if quotes%2 != 0 && at < len(head) && !noted(row) {
-			continue // a line end inside quotes
+			continue // the line ends inside quotes
 		}
 		quotes = 0
 		if begin = at; len(bytes.TrimSpace(row)) > 0 {
@@ -121,9 +121,10 @@ func (r *Reader) firstRows() (rows [][]byte) {
 	return rows
 }
 
-// separator returns the separator by which all rows have as many fields as the first. If several
-// fit, or none does, tabs win over commas, unless the commas are decimal commas, and commas over
-// semicolons. Rows without any of these are separated by blanks, or by | if nothing else fits.
+// separator returns the separator that gives all rows the number of fields of the first row. If
+// several do, or none does, tabs win over commas and commas over semicolons; but semicolons win if
+// the commas are decimal commas. If the first row has none of the three, fields are separated by
+// blanks, or by | if only that fits.
 func (r *Reader) separator(rows [][]byte) Separator {
 	for i, row := range rows {
 		if !marked(row) {
@@ -165,14 +166,14 @@ func (r *Reader) separator(rows [][]byte) Separator {
 		return Pipe
 	case len(there) == 0:
 		return Comma
-	case len(there) > 1 && there[0] == Semicolon: // neither fits: take the usual one
+	case len(there) > 1 && there[0] == Semicolon: // neither fits, so the usual one is taken
 		return Comma
 	}
 	return there[0]
 }
 
-// decimal reports whether all commas in fields between semicolons are decimal commas. A first row
-// that may name the columns does not count.
+// decimal reports whether all commas between semicolons are decimal commas. The first row may be
+// the names of columns, so it does not count.
 func (r *Reader) decimal(rows [][]byte) bool {
 	for _, row := range rows[min(1, len(rows)-1):] {
 		one := Reader{sep: Semicolon, quote: bytes.IndexByte(row, '"') >= 0}
@@ -186,8 +187,8 @@ func (r *Reader) decimal(rows [][]byte) bool {
 	return true
 }
 
-// even reports whether all rows have as many fields as the first or, if rows may differ, at least
-// two. A row that begins with # or % may be a comment.
+// even reports whether all rows have as many fields as the first row. If rows may differ (ragged),
+// two fields are enough. A row that begins with # or % does not count, because it may be a comment.
 func (r *Reader) even(rows [][]byte, sep Separator) bool {
 	want := r.count(rows[0], sep)
 	for _, row := range rows[1:] {
@@ -199,8 +200,8 @@ func (r *Reader) even(rows [][]byte, sep Separator) bool {
 	return true
 }
 
-// count returns the number of fields of a row by a separator; 1 if a quote ends anywhere but at the
-// end of a field.
+// count returns how many fields a row has with the separator sep. It returns 1 if a quote ends
+// anywhere but at the end of a field.
 func (r *Reader) count(row []byte, sep Separator) int {
 	one := Reader{sep: sep, quote: bytes.IndexByte(row, '"') >= 0}
 	one.row = one.trim(row)

@@ -12,13 +12,16 @@ import (
 // Names says what is known about the first row of a table.
 type Names struct {
 	No    bool                   // the first row is data
-	Yes   bool                   // the first row is the names
-	Known func(name string) bool // whether a column may have this name; nil: no name is known
-	// Data says whether a row, followed by after, is surely data; nil: no row is
+	Yes   bool                   // the first row is the names of the columns
+	Known func(name string) bool // whether a column may have this name; nil if no name is known
+	// Data reports whether a row, followed by the rows after it, surely is data; nil if no row
+	// surely is
 	Data func(row []string, after [][]string) bool
-	// Either says whether a row that could be both has the names, if it can know; nil: it never can
+	// Either is asked about a first row that could be names or data. named is true if it is the
+	// names; known is false if Either cannot tell. nil never can.
 	Either func(row []string, after [][]string) (named, known bool)
-	// Remark says that a comment before the first row may be the names, if Known knows one of them.
+	// Remark is true if a comment before the first row may be the names, provided that Known knows
+	// one of its words.
 	Remark bool
 }
 
@@ -27,16 +30,17 @@ type Named struct {
 	*Reader
 	Header   []string   // names of the columns; "" for a column without a name
 	HasNames bool       // the first row has the names; otherwise the columns are called 0, 1, ...
-	Remark   string     // the comment that has the names, instead of a row
-	Why      string     // why the first row is names or data, for a report; "" if that is plain
+	Remark   string     // the comment that is the names, if no row is
+	Why      string     // why the first row is names or data, for a report; "" if it is obvious
 	Repeated int        // rows that repeated the names and were skipped
 	At       int        // the line of the first repeated row
-	first    []string   // the first row, if it is data
-	after    [][]string // the first rows of data, first included
+	first    []string   // the first row, if it is data that Next has still to return
+	after    [][]string // the first rows of data, with the field first if it is set
 }
 
-// OpenNamed opens a table, plain or gzip, and finds the names of its columns in the first row.
-// There are none if all fields are numbers, or if the row looks like the rows below it.
+// OpenNamed opens a table, plain or gzip, and finds the names of its columns in the first row. If
+// all fields of that row are numbers, or if it looks like the rows below it, the columns have no
+// names.
 func OpenNamed(path string, names Names) (*Named, error) {
 	r, err := OpenWords(path, Auto, false)
 	if err != nil {
@@ -55,15 +59,16 @@ func (t *Named) begin(names Names) error {
 	remarked := names.Remark && named != nil && !names.No && !names.Yes
 	t.after = t.sample(remark)
 	ok, err := t.Reader.Next()
-	for err == nil && ok && remarked && t.repeats(remark) { // a comment that comes again is a row
+	// a comment that is repeated would count as a row
+	for err == nil && ok && remarked && t.repeats(remark) {
 		ok, err = t.Reader.Next()
 	}
 	if err == nil && !ok {
 		lines := ""
 		if t.line > 0 {
-			lines = "; its lines begin as comments do: quote the first field of one that is a row"
+			lines = "; all lines begin like comments: if one is a row, quote its first field"
 		}
-		err = fmt.Errorf("%s: %w: it has no row; want a table with column names%s", t.path,
+		err = fmt.Errorf("%s: %w: it has no row; give a table with names of columns%s", t.path,
 			ErrValue, lines)
 	}
 	if err != nil {
@@ -89,7 +94,7 @@ func (t *Named) begin(names Names) error {
 	case names.Data != nil && names.Data(row, t.after):
 	case len(row) == 1 && !slices.ContainsFunc(append(t.after, row), func(r []string) bool {
 		first, _, are := strings.Cut(r[0], "::")
-		return !are || !isNumber(first) // std::a is one word
+		return !are || !isNumber(first) // std::a is one word, but 1::2 is two fields
 	}):
 		return t.errColons()
 	default:
@@ -113,14 +118,14 @@ func (t *Named) begin(names Names) error {
 	return t.unique()
 }
 
-// keepFirst keeps the first row, which does not name the columns, as the first one of data.
+// keepFirst keeps the first row as the first row of data, because it does not name the columns.
 func (t *Named) keepFirst() {
 	t.first = slices.Clone(t.Header)
 	t.after = slices.Insert(t.after, 0, t.first)
 }
 
-// namesBelow reports whether a row below a comment with names itself names the columns: it has a
-// word above numbers, or no number, and as many known names as the comment.
+// namesBelow reports whether the row below a comment with names also names the columns. It does if
+// a word of it stands above numbers, or if it has no number and as many known names as the comment.
 func namesBelow(named, row []string, after [][]string, known func(string) bool) bool {
 	count := func(fields []string) (n int) {
 		for _, f := range fields {
@@ -134,7 +139,7 @@ func namesBelow(named, row []string, after [][]string, known func(string) bool) 
 		count(row) >= count(named) && !slices.ContainsFunc(row, isNumber) && !comesAgain(row, after)
 }
 
-// unique returns an error about two columns of one name.
+// unique returns an error if two columns have the same name.
 func (t *Named) unique() error {
 	for i, name := range t.Header {
 		if name != "" && slices.Contains(t.Header[:i], name) {
@@ -145,11 +150,11 @@ func (t *Named) unique() error {
 	return nil
 }
 
-// Number reports whether the field of a column in the first row of data is a number.
+// Number reports whether the first row of data has a number in a column.
 func (t *Named) Number(column int) bool { return isNumber(t.Field(column)) }
 
-// Field returns the field of a column in the first row of data before that row is read; "" if there
-// is none.
+// Field returns the field of a column in the first row of data, even before Next has read that row.
+// It returns "" if there is no row.
 func (t *Named) Field(column int) string {
 	if len(t.after) == 0 {
 		return ""
@@ -165,9 +170,9 @@ func (t *Named) Sample(column int) (fields []string) {
 	return fields
 }
 
-// remark returns the last comment before the first row that may name the columns, and its words, as
-// numpy.savetxt(header=...) writes it: as many words as a row has fields, none a number, and one
-// known.
+// remark returns the last comment before the first row that may name the columns, and its words. It
+// looks for comments as numpy.savetxt(header=...) writes them: with as many words as a row has
+// fields, none of them a number, and at least one of them known.
 func (t *Named) remark(known func(string) bool) (line string, names []string) {
 	if known == nil || t.width < 2 {
 		return "", nil
@@ -177,7 +182,7 @@ func (t *Named) remark(known func(string) bool) (line string, names []string) {
 			break
 		}
 		text := bytes.TrimSpace(row[1:])
-		for _, colon := range []string{": ", ":\t"} { // columns: source target
+		for _, colon := range []string{": ", ":\t"} { // such as: columns: source target
 			text = bytes.TrimSpace(text[bytes.LastIndex(text, []byte(colon))+1:])
 		}
 		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width}
@@ -201,16 +206,17 @@ func (t *Named) remark(known func(string) bool) (line string, names []string) {
 	return line, names
 }
 
-// sentence lists words that show that a comment, split at blanks, is a sentence, not names of
-// columns.
+// sentence lists words that show that a comment whose words are separated by blanks is a sentence,
+// not names of columns.
 var sentence = []string{"a", "an", "and", "are", "as", "by", "each", "for", "has", "have", "in",
 	"is", "of", "or", "per", "the", "this", "was", "were", "with"}
 
-// MayBeProse reports whether the names are the words of a comment, split at blanks.
+// MayBeProse reports whether the names come from a comment whose words are separated by blanks, so
+// that it may be a sentence.
 func (t *Named) MayBeProse() bool { return t.Remark != "" && t.sep == Space }
 
-// Square reports whether the names of the columns after the first are the first fields of the rows,
-// in the same order, as in a square matrix.
+// Square reports whether the table looks like a square matrix: the first fields of the rows are the
+// names of the columns after the first, in the same order.
 func (t *Named) Square() bool {
 	for i, row := range t.after {
 		if i+1 >= len(t.Header) || row[0] != t.Header[i+1] {
@@ -221,7 +227,7 @@ func (t *Named) Square() bool {
 		len(t.after) >= sampleRows-1)
 }
 
-// Between returns what separates fields.
+// Between returns the separator of fields, as text.
 func (t *Named) Between() string {
 	if t.sep == Space {
 		return " "
@@ -229,7 +235,8 @@ func (t *Named) Between() string {
 	return string(rune(t.sep))
 }
 
-// Narrow is the error about a table of one column that should have more.
+// Narrow returns the error about a table that has only one column but should have several. The
+// argument want names these columns.
 func (t *Named) Narrow(want string) error {
 	row := t.Header
 	if t.first != nil {
@@ -239,24 +246,26 @@ func (t *Named) Narrow(want string) error {
 		return t.errColons()
 	}
 	if strings.ContainsAny(row[0], "{}") {
-		return t.Errorf("%w: attributes in braces, as networkx.write_edgelist writes: write them "+
-			"with data=False, or weights by networkx.write_weighted_edgelist", ErrValue)
+		return t.Errorf("%w: the row has attributes in braces, as networkx.write_edgelist writes "+
+			"them; write them with data=False, or write weights by "+
+			"networkx.write_weighted_edgelist", ErrValue)
 	}
 	if t.under > 1 {
-		return t.Errorf("%w: %.60q is one field, and the next rows have %d: if it is a title, or "+
+		return t.Errorf("%w: %.60q is one field, and the next rows have %d; if it is a title or "+
 			"a count of rows, remove it: tail -n +%d FILE > NEW", ErrValue, row[0], t.under,
 			max(1, t.begun)+1)
 	}
-	return t.Errorf("%w: one column; want two at least, %s, separated by commas, tabs, "+
-		"semicolons or blanks", ErrValue, want)
+	return t.Errorf("%w: there is one column, but there must be at least two, %s, separated by "+
+		"commas, tabs, semicolons or blanks", ErrValue, want)
 }
 
 func (t *Named) errColons() error {
-	return t.Errorf("%w: the fields are apart by ::, as MovieLens has them, which is no "+
-		"separator here; sed 's/::/|/g' FILE writes another", ErrValue)
+	return t.Errorf("%w: the fields are separated by ::, as in MovieLens, which is not read; "+
+		"replace it by sed 's/::/|/g' FILE", ErrValue)
 }
 
-// Counts reports whether a column holds 0, 1, ... or 1, 2, ... in the first rows after the names.
+// Counts reports whether a column holds 0, 1, 2 and so on, or 1, 2, 3 and so on, in the first rows
+// of data.
 func (t *Named) Counts(column int) bool {
 	for i, row := range t.after {
 		n, ok := ParseInt([]byte(row[column]))
@@ -268,8 +277,8 @@ func (t *Named) Counts(column int) bool {
 	return true
 }
 
-// repeats reports whether the row repeats the comment that names the columns; it does not count as
-// a row then.
+// repeats reports whether the current row repeats the comment that names the columns. Such a row
+// does not count.
 func (t *Named) repeats(remark string) bool {
 	if remark == "" || string(bytes.TrimSpace(t.row)) != remark {
 		return false
@@ -278,8 +287,8 @@ func (t *Named) repeats(remark string) bool {
 	return true
 }
 
-// sample returns the fields of the rows after the first that lie in the buffer, without repetitions
-// of a comment.
+// sample returns the fields of all rows after the first that lie in the buffer, without repetitions
+// of the comment remark.
 func (t *Named) sample(remark string) (rows [][]string) {
 	for _, row := range t.firstRows()[t.heading:] {
 		one := Reader{sep: t.sep, words: true, quote: t.quote, width: t.width, numbers: t.numbers,
@@ -294,7 +303,8 @@ func (t *Named) sample(remark string) (rows [][]string) {
 	return rows[min(1, len(rows)):]
 }
 
-// areNames reports whether a row names the columns. A row that could be either is an error.
+// areNames reports whether a first row names the columns. It returns an error if the row could be
+// either names or data.
 func (t *Named) areNames(row []string, after [][]string, known func(string) bool) (bool, error) {
 	numbers, blanks, measured := 0, 0, false
 	for i, f := range row {
@@ -303,7 +313,7 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		}
 		if isNumber(f) {
 			n, is := ParseInt([]byte(f))
-			numbers++ // two columns cannot share a name, and no name is 0.5 or -1
+			numbers++ // no name is 0.5 or -1, and no two columns have the same name
 			measured = measured || !is || n < 0 || slices.Contains(row[:i], f)
 		} else if blank(f) {
 			blanks++
@@ -313,13 +323,13 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 	switch {
 	case numbers > 0 && numbers+blanks == len(row) && (len(row) < 4 || !Counting(row)):
 		return false, nil
-	case numbers == len(row): // asked about
+	case numbers == len(row): // the user must decide
 	case (numbers > 0 || same) && recurs(row, after):
 		return false, nil
 	case same && numbers > 0 || comesAgain(row, after):
 		return false, nil
 	case crosses(row, after):
-		// asked about: child,parent over parent,thing may be names or vertices
+		// The user must decide: child,parent above parent,thing may be names or vertices.
 	case !same && (numbers == 0 || strange(row, after)):
 		return true, nil
 	case !same && (isNumber(row[0]) && row[0] != "0" || measured):
@@ -331,7 +341,8 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		"as the names, and --no-header as data", ErrValue)
 }
 
-// Counting reports whether a row is 0, 1, ..., as pandas names columns without names.
+// Counting reports whether the fields of a row are 0, 1, 2 and so on, which pandas writes for
+// columns without names.
 func Counting(row []string) bool {
 	for i, f := range row {
 		if f != strconv.Itoa(i) {
@@ -341,8 +352,8 @@ func Counting(row []string) bool {
 	return true
 }
 
-// recurs reports whether a word of a row occurs in another row that does not repeat the row: then
-// it is not a name.
+// recurs reports whether a word of a row occurs in a later row that is not equal to it. Such a word
+// is not the name of a column.
 func recurs(row []string, after [][]string) bool {
 	for _, other := range after {
 		if !slices.Equal(row, other) && slices.ContainsFunc(row, func(f string) bool {
@@ -354,8 +365,8 @@ func recurs(row []string, after [][]string) bool {
 	return false
 }
 
-// comesAgain reports whether a word of a row occurs again in its column, or each of the first
-// two words occurs in the other's column. Ids do so, names do not.
+// comesAgain reports whether a word of a row occurs again below it in its column, or each of the
+// first two words occurs below the other. Ids do so, but names do not.
 func comesAgain(row []string, after [][]string) bool {
 	if OverNumbers(row, after) {
 		return false
@@ -370,7 +381,7 @@ func comesAgain(row []string, after [][]string) bool {
 		slices.ContainsFunc(indices(row), func(k int) bool { return again(k, k) })
 }
 
-// crosses reports whether one of the first two words of a row occurs in the other's column.
+// crosses reports whether one of the first two words of a row occurs below the other word.
 func crosses(row []string, after [][]string) bool {
 	if len(row) < 2 || OverNumbers(row, after) {
 		return false
@@ -392,7 +403,7 @@ func Missing(f string) bool {
 // blank reports whether a field may stand for a missing value in a column of numbers.
 func blank(f string) bool { return Missing(f) || f == "?" || f == "-" || f == "." || f == `\N` }
 
-// OverNumbers reports whether a word of a row stands above numbers only: then it names their
+// OverNumbers reports whether a word of a row stands above numbers only. Such a word names its
 // column.
 func OverNumbers(row []string, after [][]string) bool {
 	return len(after) > 0 && slices.ContainsFunc(indices(row), func(k int) bool {
@@ -403,8 +414,8 @@ func OverNumbers(row []string, after [][]string) bool {
 	})
 }
 
-// strange reports whether the first word of a row is unlike the fields below it: these are numbers,
-// or differ only in their digits (p1, p2).
+// strange reports whether the first word of a row is unlike the fields below it, which differ only
+// in their digits (5 and 6, or p1 and p2).
 func strange(row []string, after [][]string) bool {
 	if len(after) == 0 || row[0] == "" || isNumber(row[0]) {
 		return false
@@ -430,8 +441,8 @@ func isNumber(f string) bool {
 	return ok
 }
 
-// alike reports whether a word of a row, such as u1, has the same letters as the fields below it in
-// all rows, and other digits. Ids are written so; names of columns are not.
+// alike reports whether a word of a row, such as u1, differs from all fields below it only in its
+// digits. Ids are written like that; names of columns are not.
 func alike(row []string, after [][]string) bool {
 	if len(after) == 0 {
 		return false
@@ -450,7 +461,8 @@ func alike(row []string, after [][]string) bool {
 	})
 }
 
-// fractions reports whether a column whose name would be a whole number holds other numbers.
+// fractions reports whether some field of a row is a whole number, although its column holds
+// numbers with a fraction. Such a field is likely to be a name.
 func fractions(row []string, after [][]string) bool {
 	return slices.ContainsFunc(indices(row), func(k int) bool {
 		if _, is := ParseInt([]byte(row[k])); !is {
@@ -472,8 +484,8 @@ func indices(row []string) []int {
 	return all
 }
 
-// Next returns the next row, nil at the end. It is valid until the next call. Rows that repeat the
-// names of the columns, as joined files have them, are skipped and counted.
+// Next returns the next row, or nil at the end. The row is valid until the next call. It skips and
+// counts rows that repeat the names of the columns, as in files that were joined.
 func (t *Named) Next() ([]string, error) {
 	if row := t.first; row != nil {
 		t.first = nil
@@ -497,7 +509,7 @@ func (t *Named) Next() ([]string, error) {
 	}
 }
 
-// words returns the fields of the row.
+// words returns the fields of the current row.
 func (t *Named) words() ([]string, error) {
 	row, err := t.Words()
 	var bad *notUTF8

@@ -4,8 +4,8 @@ import (
 	"strconv"
 )
 
-// ParseInt reads a decimal integer with an optional sign; ok is false for anything else and for
-// numbers outside int64.
+// ParseInt reads a decimal integer with an optional sign. ok is false for any other text, and for
+// numbers that an int64 cannot hold.
 func ParseInt(b []byte) (x int64, ok bool) {
 	digits := b
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
@@ -35,9 +35,9 @@ var pow10 = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10,
 	1e14, 1e15, 1e16, 1e17,
 	1e18, 1e19, 1e20, 1e21, 1e22}
 
-// ParseFloat reads a decimal number, nan or inf, correctly rounded. Where digits and exponent are
-// exact in float64, which is nearly always, one multiplication or division does it (Clinger, PLDI
-// 1990); strconv does the rest.
+// ParseFloat reads a decimal number, nan or inf, and rounds correctly. If float64 holds both the
+// digits and the power of ten exactly, which is nearly always so, one multiplication or division
+// gives the result (Clinger, PLDI 1990). Otherwise strconv reads the number.
 func ParseFloat(b []byte) (x float64, ok bool) {
 	i := 0
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
@@ -55,7 +55,7 @@ func ParseFloat(b []byte) (x float64, ok bool) {
 			exponent--
 		}
 	}
-	if digits == 0 || digits > 19 { // no digits: perhaps nan or inf; 20 digits may overflow
+	if digits == 0 || digits > 19 { // without digits it may be nan or inf; 20 digits may overflow
 		return slowFloat(b)
 	}
 	if i < len(b) {
@@ -84,7 +84,8 @@ func ParseFloat(b []byte) (x float64, ok bool) {
 }
 
 func slowFloat(b []byte) (float64, bool) {
-	for _, c := range b { // reject what strconv also accepts: hexadecimal, underscores
+	// strconv also accepts hexadecimal digits and underscores, which are rejected here
+	for _, c := range b {
 		if c == '_' || c|0x20 == 'x' || c|0x20 == 'p' {
 			return 0, false
 		}

@@ -4,13 +4,14 @@
 //	"847,2057\r\n" ── Next ──> a row ── Ints(dst [2]) ──> 847, 2057
 //	                                 ── Floats(dst)        Fields()   Words()
 //
-// One buffer holds the current row, for files of any length. Blank lines, a byte order mark and
-// blanks around a field are skipped; a line ends with LF, CR LF or CR. A field that begins with a
-// quote ends with the next one, and holds separators, line ends, and quotes that are written twice.
-// Every error names file and line.
+// One buffer holds the current row, so files may have any size. Blank lines, a byte order mark and
+// blanks around a field are skipped. A line ends with LF, CR LF or CR. A field that begins with a
+// quote ends with the next quote. It may hold separators and line ends, and quotes that are written
+// twice.
 //
-// encoding/csv makes a string of each record, and a slice of strings for its fields, before strconv
-// reads a number. This package parses bytes in place, and makes a string of a row only for words.
+// This package parses bytes in place, and makes a string of a row only for words. encoding/csv
+// would make a string of each row and a slice of strings for its fields, before strconv could read
+// a number.
 package table
 
 import (
@@ -30,8 +31,8 @@ import (
 // ErrValue is wrapped by errors about what a file holds.
 var ErrValue = errors.New("bad value")
 
-// longestRow limits the buffer: a file without line ends is not a table. longestJoined limits a row
-// of several lines, so that the error about an open quote comes soon.
+// longestRow limits the buffer, because a file without line ends is not a table. longestJoined
+// limits a row that spans several lines, so that the error about an open quote comes soon.
 const (
 	longestRow    = 1 << 28
 	longestJoined = 1 << 24
@@ -40,9 +41,9 @@ const (
 // Separator says how the fields of a row are separated.
 type Separator byte
 
-// The separators that the formats use.
+// The separators that formats have.
 const (
-	Auto      Separator = 0    // chosen by the first rows
+	Auto      Separator = 0    // the first rows show which one it is
 	Comma     Separator = ','  // exactly one comma; an empty field is not a number
 	Semicolon Separator = ';'  // exactly one semicolon
 	Tab       Separator = '\t' // exactly one tab
@@ -54,54 +55,56 @@ const (
 
 // Reader reads a file row by row.
 type Reader struct {
-	path      string
-	sep       Separator
-	words     bool // a line that begins with # or % may be a row
-	ragged    bool // rows may have more fields than the first one
-	width     int  // number of fields of the first row, in a file of words
-	under     int  // number of fields of each following row, if the first row has one field
-	apart     string
-	sample    int    // number of bytes at the beginning that look examines
-	heading   int    // number of comment lines before the first row
-	rows      bool   // a row was returned
-	marks     bool   // a row of words that begins with # or % was returned
-	numbers   bool   // the first field of a row is a number
-	remarks   bool   // first lines were comments of another width than rows
+	path    string
+	sep     Separator
+	words   bool // a line that begins with # or % may be a row
+	ragged  bool // rows may have different numbers of fields
+	width   int  // number of fields of the first row, in a file of words
+	under   int  // number of fields of each following row, if the first row has one field
+	apart   string
+	sample  int  // how many bytes at the beginning of the file look examines
+	heading int  // how many comment lines at the beginning are still to be skipped
+	rows    bool // a row was returned
+	marks   bool // a row of words that begins with # or % was returned
+	numbers bool // the first field of each row is a number
+	// some first lines were comments, because they had another number of fields than rows
+	remarks   bool
 	Noted     int    // number of rows of words that begin like comments: with a mark and a blank
-	NotedAt   int    // the line of the first of them
+	NotedAt   int    // line of the first of these rows
 	NotedBy   string // the beginning of that row
 	Skipped   int    // number of comments that have as many fields as a row
-	SkippedAt int    // the line of the first of them
+	SkippedAt int    // line of the first of these comments
 	file      *os.File
 	in        io.Reader
 	buf       []byte
 	next, end int // buf[next:end] is unread
 	eof       bool
-	cr, quote bool // a CR, or a quote, was seen in the file
-	plain     byte // the separator, if it is one character and no quote was seen; otherwise 0
-	row       []byte
-	joined    []byte // a row of several lines
-	cell      []byte // a field without its quotes
-	fields    []string
-	line      int // number of the last line read
-	begun     int // number of the first line of the row
-	badQuote  bool
+	cr, quote bool // the file has a CR, or a quote, so far
+	// the separator if it is one character and the file has no quote so far; otherwise 0
+	plain    byte
+	row      []byte
+	joined   []byte // a row that spans several lines
+	cell     []byte // a field without its quotes
+	fields   []string
+	line     int // number of the line that was read last
+	begun    int // number of the line on which the row begins
+	badQuote bool
 }
 
-// Open opens a file of numbers: a line that begins with # or % is a comment. A file that begins
-// with the gzip magic is inflated, under any name.
+// Open opens a file of numbers. A line that begins with # or % is a comment. A file that begins
+// like gzip is inflated, whatever its name is.
 func Open(path string, sep Separator) (*Reader, error) {
 	return open(&Reader{path: path, sep: sep})
 }
 
-// OpenWords opens a file of words. A line that begins with # or % is a row if it has as many fields
-// as the first row that does not begin so, and more than one; otherwise it is a comment, unless an
-// earlier row began so. First lines that begin with # and a blank are comments if no later row
-// begins so. If first fields are numbers, or if such first lines had another number of fields, all
-// lines with a mark and a blank are comments, and comments with as many fields as a row are
-// counted. If a row is one field, nothing is a comment. If ragged is set, rows may differ in their
-// number of fields, at least two; a line with one field is a comment if it begins so and no row
-// came before it.
+// OpenWords opens a file of words, where a line that begins with # or % may be a comment or a row.
+// If rows have only one field, it is a row. Otherwise it is a row if it has as many fields as the
+// first row without such a mark, or if an earlier row had a mark. There are two exceptions. The
+// first lines of a file that begin with a mark and a blank are comments, if no later line begins
+// like that. And all lines with a mark and a blank are comments, if first fields are numbers, or if
+// one of those first lines had another number of fields than the rows. Comments with as many fields
+// as a row are counted. If ragged is set, rows may have any number of fields from two on. Then a
+// line with a mark is a comment only if it has one field and comes before all rows.
 func OpenWords(path string, sep Separator, ragged bool) (*Reader, error) {
 	return open(&Reader{path: path, sep: sep, ragged: ragged, words: true})
 }
@@ -147,7 +150,7 @@ func (r *Reader) detect() error {
 	}
 	if r.words {
 		r.readSep()
-		for r.sample = sampleBytes; ; r.sample *= 2 { // grow until it holds a whole row
+		for r.sample = sampleBytes; ; r.sample *= 2 { // look needs a whole row
 			for !r.eof && r.end-r.next < r.sample {
 				if err := r.fill(); err != nil {
 					return err
@@ -166,8 +169,8 @@ func (r *Reader) detect() error {
 // Close closes the file.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// Next goes to the next row, past blank lines and comments; false means the end. A file that ends
-// early, or whose checksum is wrong, is an error.
+// Next goes to the next row, and skips blank lines and comments. It returns false at the end. It is
+// an error if the file is cut off, or if its checksum is wrong.
 func (r *Reader) Next() (bool, error) {
 	for {
 		line, err := r.readLine()
@@ -175,7 +178,7 @@ func (r *Reader) Next() (bool, error) {
 			return false, err
 		}
 		r.begun = r.line
-		line = bytes.TrimPrefix(line, mark) // joined files have a second mark
+		line = bytes.TrimPrefix(line, mark) // a file that was joined from several has further marks
 		if r.row = r.trim(line); len(r.row) == 0 {
 			continue
 		}
@@ -205,7 +208,7 @@ func (r *Reader) Next() (bool, error) {
 	}
 }
 
-// trim removes blanks at both ends of a row, but not tabs that are separators.
+// trim removes blanks at both ends of a row. It keeps tabs if they are separators.
 func (r *Reader) trim(line []byte) []byte {
 	if r.sep == Tab {
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -218,13 +221,13 @@ func (r *Reader) trim(line []byte) []byte {
 
 func marked(row []byte) bool { return len(row) > 0 && (row[0] == '#' || row[0] == '%') }
 
-// noted reports whether a line begins as people write comments: a mark and a blank.
+// noted reports whether a line begins with a mark and a blank, as most comments do.
 func noted(row []byte) bool {
 	return marked(row) && len(row) > 1 && (row[1] == ' ' || row[1] == '\t')
 }
 
-// isComment looks only at the line itself, before others are joined to it: a quote in a comment
-// joins nothing.
+// isComment reports whether the current line is a comment. It looks only at this line, before the
+// following ones are joined to it, because a quote in a comment joins nothing.
 func (r *Reader) isComment() bool {
 	if r.heading > 0 {
 		r.heading--
@@ -242,12 +245,12 @@ func (r *Reader) isComment() bool {
 	}
 	n := r.Columns()
 	if r.quote && n <= r.width && r.open(r.row, false) {
-		return noted(r.row) // it may go on in the next lines
+		return noted(r.row) // the row may go on in the next lines
 	}
 	return n != r.width
 }
 
-// join appends the following lines to one that ends inside quotes.
+// join appends the following lines to a line that ends inside quotes, up to the closing quote.
 func (r *Reader) join(line []byte) ([]byte, error) {
 	r.joined = append(r.joined[:0], line...)
 	for inside := true; inside; {
@@ -265,13 +268,14 @@ func (r *Reader) join(line []byte) ([]byte, error) {
 	return r.joined, nil
 }
 
-// open reports whether a line ends inside quotes; inside says whether it begins inside them.
+// open reports whether a line ends inside quotes. inside says whether the line also begins inside
+// quotes.
 func (r *Reader) open(line []byte, inside bool) bool {
 	row := r.row
 	defer func() { r.row, r.badQuote = row, false }()
 	at := 0
 	if r.row = line; inside {
-		_, at = r.quoted(-1) // as if the quote were before the line
+		_, at = r.quoted(-1) // as if the opening quote were before the line
 	} else {
 		r.row = r.trim(line)
 	}
@@ -281,7 +285,7 @@ func (r *Reader) open(line []byte, inside bool) bool {
 	return at == unclosed
 }
 
-// readLine returns the next line without its end, nil at the end of the file.
+// readLine returns the next line without its end. It returns nil at the end of the file.
 func (r *Reader) readLine() ([]byte, error) {
 	for {
 		rest := r.buf[r.next:r.end]
@@ -312,8 +316,8 @@ func (r *Reader) readLine() ([]byte, error) {
 	}
 }
 
-// lineEnd returns where the first line ends, with LF or CR, or -1. It looks for both in steps,
-// because a file may have none of one of them.
+// lineEnd returns the position of the first LF or CR, or -1 if there is none. It searches in steps
+// for both, because a file may lack one of them.
 func lineEnd(rest []byte) int {
 	for n := 1 << 9; ; n *= 2 {
 		within := rest[:min(n, len(rest))]
@@ -330,7 +334,8 @@ func lineEnd(rest []byte) int {
 	}
 }
 
-// take returns the next n bytes as a line, and goes past them and its end.
+// take returns the next n bytes as a line. It moves on past these bytes and the line end, which has
+// end bytes.
 func (r *Reader) take(n, end int) []byte {
 	line := r.buf[r.next : r.next+n]
 	r.next += n + end
@@ -338,13 +343,14 @@ func (r *Reader) take(n, end int) []byte {
 	return line
 }
 
-// fill moves the unread bytes to the front of the buffer and reads more after them.
+// fill moves the unread bytes to the front of the buffer and reads more bytes after them.
 func (r *Reader) fill() error {
 	copy(r.buf, r.buf[r.next:r.end])
 	r.next, r.end = 0, r.end-r.next
 	if r.end == len(r.buf) {
 		if len(r.buf) >= longestRow {
-			return fmt.Errorf("%s: line %d is longer than %d MiB; want a text table", r.path,
+			return fmt.Errorf("%s: line %d is longer than %d MiB, so this is not a text table; "+
+				"name another file", r.path,
 				r.line+1, longestRow>>20)
 		}
 		r.buf = append(r.buf, make([]byte, len(r.buf))...)
@@ -377,7 +383,7 @@ func (r *Reader) setPlain() {
 // Path returns the path of the file.
 func (r *Reader) Path() string { return r.path }
 
-// Apart returns the separator that was chosen among several that fit; "" if only one fits.
+// Apart returns a text about the separator, if several would have fitted, and otherwise "".
 func (r *Reader) Apart() string { return r.apart }
 
 // Row returns the current row, without blanks at its ends. It is valid until Next.
@@ -386,13 +392,13 @@ func (r *Reader) Row() []byte { return r.row }
 // Line returns the number of the line on which the current row begins, from 1.
 func (r *Reader) Line() int { return r.begun }
 
-// Errorf makes an error about the current row, which names file and line.
+// Errorf returns an error that names the file and the line of the current row.
 func (r *Reader) Errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: line %d: %w", r.path, max(1, r.begun), fmt.Errorf(format, args...))
 }
 
-// Fields appends the fields of the current row to dst, as views valid until Next, and returns it.
-// Quoted fields are copied.
+// Fields appends the fields of the current row to dst, and returns dst. The fields are views that
+// are valid until Next, but quoted fields are copies.
 func (r *Reader) Fields(dst [][]byte) [][]byte {
 	for at := 0; at >= 0; {
 		var f []byte
@@ -404,9 +410,9 @@ func (r *Reader) Fields(dst [][]byte) [][]byte {
 	return dst
 }
 
-// Words returns the fields of the current row of words. The slice is valid until the next call. A
-// row with another number of fields than the first one, a quote out of place, and text that is not
-// UTF-8 are errors.
+// Words returns the fields of the current row of words. The slice is valid until the next call. It
+// is an error if the row has another number of fields than the first row, a quote inside a field,
+// or text that is not UTF-8.
 func (r *Reader) Words() ([]string, error) {
 	r.fields = r.fields[:0]
 	if r.quote && bytes.IndexByte(r.row, '"') >= 0 {
@@ -428,7 +434,7 @@ func (r *Reader) Words() ([]string, error) {
 				r.fields = append(r.fields, "")
 				continue
 			}
-			// where the field lies in the row, and so in the row's string
+			// the offset of the field in the row is also its offset in the row's string
 			from := cap(r.row) - cap(f)
 			r.fields = append(r.fields, row[from:from+len(f)])
 		}
@@ -448,12 +454,13 @@ func (r *Reader) Words() ([]string, error) {
 	return r.fields, nil
 }
 
-// notUTF8 is the error of Words about a field, given by its number.
+// notUTF8 is the error of Words about a field that is not UTF-8. It has the number of the field's
+// column.
 type notUTF8 struct{ column int }
 
 func (e *notUTF8) Error() string { return fmt.Sprintf("column %d is not UTF-8", e.column+1) }
 
-// misfit is the error about a row that has n fields.
+// misfit returns the error about a row that has n fields, which is the wrong number.
 func (r *Reader) misfit(n int) error {
 	cure := fmt.Sprintf("quote fields that hold %q", rune(r.sep))
 	if r.sep == Space || r.sep == None {
@@ -461,26 +468,27 @@ func (r *Reader) misfit(n int) error {
 	}
 	switch {
 	case n == r.width+1 && r.fields[n-1] == "":
-		cure = fmt.Sprintf("it ends with %q, and the first line does not: add one there, which "+
-			"makes a column without a name", rune(r.sep))
+		cure = fmt.Sprintf("it ends with %q, and the first line does not; add one to the first "+
+			"line, which makes a column without a name", rune(r.sep))
 	case n > r.width && r.begun <= 3:
-		cure += ", or, if the first line is a title, remove it, or if it names fewer columns " +
-			"than there are, name all"
+		cure += ", or, if the first line is a title, remove it, or, if it does not name all " +
+			"columns, name all"
 	}
 	if marked(r.row) {
 		cure = fmt.Sprintf("rows may begin with %q here: if it is a comment, remove it",
 			rune(r.row[0]))
 	}
 	if r.sep == Comma && n > r.width && r.fields[n-1] != "" && decimalCommas(r.fields, n-r.width) {
-		cure = "the numbers seem to have decimal commas: write a point, 0.5 for 0,5, or separate " +
-			"the columns by semicolons"
+		cure = "the numbers seem to have decimal commas; write a point in their place, or " +
+			"separate the columns by semicolons"
 	}
 	return r.Errorf("%w: it does not have the %d columns of the first line, but %d; %s", ErrValue,
 		r.width, n, cure)
 }
 
-// decimalCommas reports whether decimal commas may explain the surplus fields of a row, many in
-// number: the row has that many pairs of whole numbers, which a decimal comma would have split.
+// decimalCommas reports whether decimal commas may have caused the surplus fields of a row. many is
+// the number of surplus fields. The row must have at least that number of pairs of whole numbers
+// side by side, because a decimal comma splits a number into such a pair.
 func decimalCommas(fields []string, many int) bool {
 	for i := 0; i+1 < len(fields); i++ {
 		_, left := ParseInt([]byte(fields[i]))
@@ -493,11 +501,11 @@ func decimalCommas(fields []string, many int) bool {
 	return many <= 0
 }
 
-// unclosed takes the place of the next field's beginning if the row ends inside quotes.
+// The method field returns unclosed in place of a position if the row ends inside quotes.
 const unclosed = -2
 
-// field returns the field that begins at byte at of the row, and where the next one begins, -1 if
-// it was the last.
+// field returns the field that begins at byte at of the row, and where the next field begins. next
+// is -1 if this was the last field.
 func (r *Reader) field(at int) (f []byte, next int) {
 	if r.plain == 0 {
 		return r.anyField(at)
@@ -515,10 +523,11 @@ func (r *Reader) field(at int) (f []byte, next int) {
 	return f, i + 1
 }
 
-// graphic reports whether a byte is neither a blank nor perhaps part of one.
+// graphic reports whether a byte is surely part of a visible character: it is no blank, and no part
+// of one.
 func graphic(c byte) bool { return c-'!' <= '~'-'!' }
 
-// anyField is field for any separator and for rows with quotes.
+// anyField does what field does, for any separator and for rows with quotes.
 func (r *Reader) anyField(at int) (f []byte, next int) {
 	row := r.row
 	if r.quote && r.sep != None {
@@ -567,7 +576,7 @@ func (r *Reader) anyField(at int) (f []byte, next int) {
 	return f, i + 1
 }
 
-// leading counts the blanks before a field.
+// leading returns the number of blanks before a field.
 func leading(row []byte) (n int) {
 	for n < len(row) && row[n] == ' ' {
 		n++
@@ -575,7 +584,7 @@ func leading(row []byte) (n int) {
 	return n
 }
 
-// quoted is field for a field that begins with the quote at byte at.
+// quoted does what field does, for a field that begins with a quote at byte at.
 func (r *Reader) quoted(at int) (f []byte, next int) {
 	row := r.row
 	r.cell = r.cell[:0]
@@ -635,7 +644,8 @@ func (r *Reader) Ints(dst []int64) error { return fields(r, dst, ParseInt, "an i
 // and inf are numbers too.
 func (r *Reader) Floats(dst []float64) error { return fields(r, dst, ParseFloat, "a number") }
 
-// fields reads the current row, which must have exactly len(dst) fields, each accepted by parse.
+// fields reads the current row into dst. The row must have exactly len(dst) fields, and the
+// function parse must accept each of them.
 func fields[T any](r *Reader, dst []T, parse func([]byte) (T, bool), kind string) error {
 	at := 0
 	for i := range dst {
@@ -660,8 +670,8 @@ func (r *Reader) columns(want int) error {
 	return r.Errorf("%d columns, want %d", r.Columns(), want)
 }
 
-// DecimalComma returns what to add to an error about a text that would be a number with a point in
-// place of its comma, or without the comma; "" for others.
+// DecimalComma returns what to add to an error about a text, if the text would be a number with a
+// point in place of its comma, or without its commas. For any other text it returns "".
 func DecimalComma(text string) string {
 	whole, part, has := strings.Cut(text, ",")
 	_, is := ParseFloat([]byte(whole + "." + part))
@@ -669,8 +679,8 @@ func DecimalComma(text string) string {
 	case !has:
 		return ""
 	case is && len(part) == 3 && whole != "0" && len(whole) <= 4:
-		return ": it has a comma: write a point, if it is a decimal comma, and nothing, if it is " +
-			"between thousands"
+		return ": it has a comma; write a point if it is a decimal comma, and leave it out if it " +
+			"is between thousands"
 	case is:
 		return ": it has a decimal comma; write a point"
 	case thousands(text):
