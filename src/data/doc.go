@@ -1,6 +1,6 @@
-// Package data is the wing of directories on disk: the graph as it was imported, the same cut into
-// parts, and what a run leaves. Most files are NumPy arrays, each with a checksum. It knows no
-// ranks. It holds no code itself.
+// Package data is the wing of directories on disk: the graph as it was imported, the same graph cut
+// into parts, and what a run leaves. Most files are NumPy arrays, each with a checksum. No package
+// here knows of ranks. Package data itself has no code, only packages.
 //
 //	foreign files ── import ──> DATASET/ ── partition ──> PARTS/ ── train ──> RUN/
 //	                 generate ────^              │           │                 checkpoints, records
@@ -13,7 +13,7 @@
 //	presample  what sampling draws before training: weights for partitions
 //	shard      the PARTS directory
 //
-// Begin with dataset/dataset.go and shard/shard.go, which draw the two directories file by file;
-// shard/open.go maps the parts of a rank, by npy/map.go. Of the importers read dataset/import.go,
-// the table of formats, and dataset/import_edgelist.go as one of them.
+// Begin with dataset/dataset.go and shard/shard.go, which draw the two directories file by file.
+// shard/open.go maps the parts of a rank, with the help of npy/map.go. Of the importers, read
+// dataset/import.go, which has the table of formats, and dataset/import_edgelist.go as an example.
 package data

@@ -313,7 +313,7 @@ func (in *importer) used(key, meaning string) string {
 	return key
 }
 
-// meanings says as what an array with each meaning is read.
+// meanings says what an array with each meaning is read as.
 var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asLabel, "ids": asID,
 	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature,
 	asLinkLabel: asLinkLabel}
@@ -408,8 +408,8 @@ func (in *importer) rival(a arraySource, name string) string {
 	return ""
 }
 
-// matrixPart returns as what an array is read if its name belongs to a sparse matrix, and ""
-// otherwise.
+// matrixPart returns what an array is read as, if its name belongs to a sparse matrix, and
+// otherwise "".
 func matrixPart(name string) string {
 	rest, of := strings.CutPrefix(name, "attr_")
 	switch strings.TrimPrefix(rest, "adj_") {

@@ -59,7 +59,7 @@ func readOGB(e *edgeSource) error {
 	return s.findSplit("split/*")
 }
 
-// readsOGB adds to the report as what each file of a raw folder was read.
+// readsOGB adds to the report what each file of a raw folder was read as.
 func (s *source) readsOGB(raw string) {
 	for _, of := range []struct{ name, as string }{
 		{"data.npz", "edges, features"}, {"node-label.npz", asLabel}, {"edge.csv", asEdges},

@@ -51,7 +51,7 @@ func (r Reading) String() string {
 	return text
 }
 
-// reads adds to the report as what a column or array was read.
+// reads adds to the report what a column or array was read as.
 func (f *findings) reads(of, name, as, why string) {
 	of = filepath.Base(of)
 	if n := len(f.reading) - 1; n >= 0 && (as == asFeature || as == asEdgeFeature) {
@@ -68,10 +68,10 @@ func (f *findings) note(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
-// columnUse says as what a column of a table is used, and why.
+// columnUse says what a column of a table is used as, and why.
 type columnUse struct{ as, why string }
 
-// readsColumns adds to the report as what each column of a table was read, in the order of the
+// readsColumns adds to the report what each column of a table was read as, in the order of the
 // columns.
 func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 	switch {
@@ -103,7 +103,8 @@ func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 	}
 }
 
-// tellComments notes lines that could be rows or comments, and says as which they were taken.
+// tellComments notes lines that could be rows or comments, and says which of both they were taken
+// for.
 func (in *importer) tellComments(t *table.Named) {
 	if t.Skipped > 0 {
 		in.note("%s: line %d begins with # or %% and is skipped as a comment, as are %d such "+

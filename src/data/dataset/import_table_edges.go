@@ -414,7 +414,7 @@ func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...str
 	return k, nil
 }
 
-// noteColumns adds to the report as what the columns of an edge table were read.
+// noteColumns adds to the report what the columns of an edge table were read as.
 func noteColumns(e *edgeSource, t *edgeTable) {
 	of := map[int]columnUse{t.from: {asSource, t.why}, t.to: {asTarget, t.why}}
 	file := filepath.Base(t.Path())

@@ -286,7 +286,7 @@ func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string,
 	return labels
 }
 
-// tell adds to the report as what the columns of a node table were read.
+// tell adds to the report what the columns of a node table were read as.
 func (c *nodeColumns) tell(s *source, t *table.Named) {
 	for _, k := range c.labels {
 		if _, ok := c.use[k]; !ok {

@@ -11,8 +11,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Counts are how often sampling touched each vertex and edge of a graph. The arrays lie outside the
-// Go heap.
+// Counts holds how often sampling touched each vertex and each edge of a graph. The arrays lie
+// outside the Go heap.
 type Counts struct {
 	// [N] number of pairs of a minibatch and one of its layers in which the vertex appears. A
 	// minibatch with L hops has L+1 layers, from the seeds to the input frontier. In each layer,
@@ -31,12 +31,13 @@ func (c *Counts) Free() {
 	*c = Counts{}
 }
 
-// Count samples epochs from the training seeds of g and counts what they touch. In-neighbours of a
-// vertex must be ascending, as datasets have them; edges given twice count as the first.
+// Count samples epochs from the training seeds of g and counts what they touch. The in-neighbours
+// of a vertex must be in ascending order, as in a dataset. An edge that comes twice is counted at
+// its first place.
 //
-// Time is that of sampling, and of a binary search for each drawn edge. Memory 4 (2N + M) bytes, 4
-// (N + M) of it the result, and for each goroutine 4 N bytes and a minibatch; ErrMemory if there is
-// less. The counts do not depend on the number of goroutines.
+// It takes the time of sampling, and a binary search for each drawn edge. The result takes 4 (N +
+// M) bytes; besides, Count needs 4 N bytes, and for each goroutine 4 N bytes and a minibatch. If
+// there is less memory, it returns ErrMemory. The counts do not depend on the number of goroutines.
 func Count(g *graph.CSC, train []graph.VertexID, o Options) (*Counts, error) {
 	s, err := o.start(g, train, 4*(int64(g.NumVertices())+g.NumEdges()))
 	if err != nil {
@@ -57,11 +58,11 @@ func Count(g *graph.CSC, train []graph.VertexID, o Options) (*Counts, error) {
 	return c, nil
 }
 
-// add counts one minibatch. Several goroutines may call it at a time.
+// add counts one minibatch. Several goroutines may call it at the same time.
 func (c *Counts) add(g *graph.CSC, mb *sample.Minibatch) error {
 	layers := len(mb.Blocks)
-	// The sources of a block are a prefix of the frontier, destinations first. So vertices that are
-	// new in the h-th frontier from the seeds on are also in the remaining ones.
+	// The sources of a block begin with its destinations. So a vertex that is new in the h-th
+	// frontier, counted from the seeds, is also in all later frontiers.
 	begin, end := 0, len(mb.Seeds)
 	for h := 0; ; h++ {
 		for _, v := range mb.Frontier[begin:end] {
@@ -89,10 +90,10 @@ func (c *Counts) add(g *graph.CSC, mb *sample.Minibatch) error {
 	return nil
 }
 
-// Drawn returns the edges of g that were drawn, with their counts as weights. For a partitioner,
-// the cost of cutting an edge of this graph is the number of times that minibatches draw the edge.
-// METIS requires weights above 0, so edges that were never drawn are left out; it adds the weights
-// of both directions. The arrays lie outside the Go heap: 8 N bytes and 8 for each edge.
+// Drawn returns the edges of g that were drawn, with their counts as weights. A partitioner that
+// cuts an edge of this graph then pays the number of times that minibatches draw it. Edges that
+// were never drawn are left out, because METIS requires weights above 0; METIS adds the weights of
+// both directions. The arrays lie outside the Go heap and take 8 N bytes, and 8 for each edge.
 func (c *Counts) Drawn(g *graph.CSC) (drawn *graph.CSC, weights []int32) {
 	n := g.NumVertices()
 	edges := 0
@@ -116,12 +117,13 @@ func (c *Counts) Drawn(g *graph.CSC) (drawn *graph.CSC, weights []int32) {
 	return drawn, weights
 }
 
-// Partition cuts g so that parts have equal shares of the vertices' counts, by a method that
-// balances weights. With edges, a cut edge costs its count; without, every edge of the graph costs
+// Partition cuts g so that all parts have nearly the same sum of the vertices' counts, by a method
+// that balances weights. If edges is set, a cut edge costs its count; otherwise every edge costs
 // the same (GSplit's baseline Node).
 //
-// A vertex that no minibatch drew has no weight: it goes to the part with most of its in-neighbours
-// that has room for it. Memory besides the method's own: with edges, that of Drawn.
+// A vertex that no minibatch drew has no weight. It goes to the part that has most of its
+// in-neighbours, if that part has room. Besides the memory of the method, Partition takes that of
+// Drawn if edges is set.
 func (c *Counts) Partition(method partition.Func, g *graph.CSC, o partition.Options, edges bool) (
 	[]int32, error,
 ) {

@@ -10,9 +10,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Measure samples an epoch that Count does not sample, and divides its minibatches among the parts
-// of a partition. It ignores o.Epochs. Time and memory are those of Count for one epoch, without
-// the counts.
+// Measure samples one epoch that Count does not sample, and divides its minibatches among the parts
+// of a partition. It ignores o.Epochs. It takes the time and the memory of Count for one epoch, but
+// no memory for counts.
 func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Options) (
 	*partition.Sampled, error,
 ) {
@@ -29,7 +29,8 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 		Imbalance:   make([]float64, layers), WorstImbalance: make([]float64, layers),
 	}
 	var sum sync.Mutex
-	// By minibatch, so that the sums have the same bits in whatever order the goroutines finish.
+	// One entry for each minibatch. They are sorted before they are added, so that the sums have
+	// the same bits in whatever order the goroutines finish.
 	imbalance := make([][]float64, 0, r.Minibatches)
 	edges, cross := int64(0), int64(0)
 	owner := func(v graph.VertexID) int { return int(part[v]) }
@@ -63,8 +64,8 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 	return r, nil
 }
 
-// imbalanceOf returns, for each layer, the most edges of a part divided by the mean; 1 for a layer
-// without edges.
+// imbalanceOf returns, for each layer, the largest number of edges of any part divided by the mean.
+// It returns 1 for a layer without edges.
 func imbalanceOf(loads [][]sample.Load) []float64 {
 	all := make([]float64, len(loads[0]))
 	for l := range all {

@@ -1,6 +1,6 @@
-// Package presample samples minibatches before anything is trained, and counts: how often each
-// vertex and edge is drawn, which are the weights of a partition, and what a partition makes of
-// minibatches that all ranks share (split parallelism).
+// Package presample samples minibatches before anything is trained. It counts how often each vertex
+// and each edge is drawn; these counts are the weights for a partition. It also measures how a
+// partition divides minibatches that all ranks share (split parallelism).
 //
 //	graph, training seeds                 part [N]
 //	        │                                │
@@ -8,9 +8,9 @@
 //	        │                     └─> Save, Load           NumPy arrays and a meta.json
 //	        └─ Measure(part) ────────> partition.Sampled   cross edges, balance
 //
-// A minibatch here is one of all ranks together: its seeds are drawn from the whole graph. Epochs
-// are sampled by the sampler of training, but they are not epochs of a run, so the counts are not
-// fitted to the draws of that run. The package knows no ranks, only parts.
+// A minibatch here belongs to all ranks together: its seeds are drawn from the whole graph. The
+// sampler of training draws the epochs, but they are not epochs of a run, so the counts are not
+// fitted to the draws of that run. The package knows nothing of ranks, only parts.
 //
 // Source: GSplit (Polisetty et al., MLSys 2025), section 4.
 package presample
@@ -27,21 +27,21 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Options say which minibatches are sampled.
+// Options choose the minibatches that are sampled.
 type Options struct {
 	Sample  sample.Spec
-	Batch   int    // number of seeds of a minibatch, over all ranks
-	Seed    uint64 // random seed of seed orders and draws, as train.seed
+	Batch   int    // number of seeds of a minibatch of all ranks together
+	Seed    uint64 // random seed for the order of seeds and for draws, like train.seed
 	Epochs  int
-	Workers int // number of goroutines, each with a sampler; 0: one for each CPU
+	Workers int // number of goroutines, each with its own sampler; 0 means one for each CPU
 }
 
-// DefaultEpochs is the number that GSplit found sufficient: 30 epochs instead of 10 change the
-// imbalance by 2 % and cross edges by 2 to 7 % (section 6.3).
+// DefaultEpochs is the number of epochs that GSplit found sufficient: with 30 epochs instead of 10,
+// imbalance changes by 2 %, and the number of cross edges by 2 to 7 % (section 6.3).
 const DefaultEpochs = 10
 
-// The numbers of the epochs that are sampled, to count and to measure parts. Runs number epochs
-// from 1, and access.Count from 2^30, so these epochs share no draws with theirs.
+// The numbers of the epochs that are sampled, for counts and for measuring parts. Runs number their
+// epochs from 1 on, and access.Count from 2^30 on, so these epochs share no draws with theirs.
 const (
 	firstCounted  = 1<<30 + 1<<20
 	firstMeasured = 1<<30 + 1<<29
@@ -61,7 +61,8 @@ func (o *Options) Check() error {
 			fmt.Errorf("batch is %d; it must be 1 to %d", o.Batch, sample.MaxBatch))
 	}
 	if o.Epochs < 1 || o.Epochs > mostEpochs {
-		errs = append(errs, fmt.Errorf("%d epochs; sample 1 to %d", o.Epochs, mostEpochs))
+		errs = append(errs, fmt.Errorf("the number of epochs is %d; it must be 1 to %d",
+			o.Epochs, mostEpochs))
 	}
 	if o.Workers < 0 {
 		errs = append(errs,
@@ -70,15 +71,15 @@ func (o *Options) Check() error {
 	return errors.Join(errs...)
 }
 
-// sampling holds what the goroutines share: the graph, and the seeds of every step.
+// sampling holds what all goroutines share: the options, the graph, and the seeds of every step.
 type sampling struct {
 	Options
 	topology sample.Topology
 	streams  *sample.Streams
 }
 
-// start prepares sampling g from the training seeds. extra is the number of bytes that the caller
-// will allocate in addition. If memory is short, the error is ErrMemory.
+// start prepares to sample g from the training seeds. extra is the number of bytes that the caller
+// will allocate besides. If there is not enough memory, the error wraps ErrMemory.
 func (o Options) start(g *graph.CSC, train []graph.VertexID, extra int64) (*sampling, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -95,8 +96,8 @@ func (o Options) start(g *graph.CSC, train []graph.VertexID, extra int64) (*samp
 	}
 	if n := int64(o.Epochs) * int64(streams.Steps()) * int64(o.Sample.Hops()+1); n > math.MaxInt32 {
 		streams.Free()
-		return nil, fmt.Errorf("%d epochs of %d minibatches could draw a vertex %d times; counts "+
-			"have 32 bits: sample fewer epochs", o.Epochs, streams.Steps(), n)
+		return nil, fmt.Errorf("%d epochs of %d minibatches could draw a vertex %d times, but "+
+			"counts have 32 bits; sample fewer epochs", o.Epochs, streams.Steps(), n)
 	}
 	o.Sample = o.Sample.InJob(streams.Steps(), 1, 1, 1)
 	s := &sampling{Options: o, streams: streams,
@@ -114,7 +115,7 @@ func (s *sampling) free() {
 
 func (s *sampling) minibatches() int { return s.Epochs * s.streams.Steps() }
 
-// run samples the epochs from first on: see sample.Sweep.
+// run samples o.Epochs epochs, from the number in first on. See sample.Sweep for the function open.
 func (s *sampling) run(first int, open func() (take func(sample.Key, *sample.Minibatch) error,
 	close func())) error {
 	w := sample.Sweep{Reader: sample.Reader{Streams: s.streams, Count: 1, Seed: s.Seed},
@@ -122,12 +123,12 @@ func (s *sampling) run(first int, open func() (take func(sample.Key, *sample.Min
 	return w.Run(&s.topology, open)
 }
 
-// ErrMemory is wrapped by the error about a graph for which there is not enough memory.
+// ErrMemory is wrapped by the error that there is not enough memory to sample a graph.
 var ErrMemory = errors.New("there is not enough memory to sample it ahead")
 
-// fits returns ErrMemory unless the memory that is needed besides the mapped graph is available:
-// the caller's arrays, an id for each vertex, and for each goroutine a vertex map (4 bytes a
-// vertex) and the largest possible minibatch.
+// fits returns an error that wraps ErrMemory if there is not enough memory besides the mapped
+// graph. Sampling needs the caller's arrays and an id for each vertex. For each goroutine it needs
+// a vertex map (4 bytes for each vertex) and the largest possible minibatch.
 func (o *Options) fits(g *graph.CSC, seeds int, extra int64) error {
 	available, err := mem.Available()
 	if err != nil {
@@ -136,16 +137,16 @@ func (o *Options) fits(g *graph.CSC, seeds int, extra int64) error {
 	n := int64(g.NumVertices())
 	need := extra + 4*n + 8*int64(seeds) + int64(o.Workers)*(4*n+o.minibatchBytes(g, seeds))
 	if need > available {
-		return fmt.Errorf("%d vertices and %d edges: %w: about %.1f GB for %d goroutines, and "+
-			"%.1f GB is available; use fewer CPUs (GOMAXPROCS=1), a smaller batch, or a larger "+
-			"machine", n, g.NumEdges(), ErrMemory, float64(need)/1e9, o.Workers,
+		return fmt.Errorf("sampling %d vertices and %d edges: %w: it takes about %.1f GB with %d "+
+			"goroutines, but only %.1f GB is available; use fewer CPUs (GOMAXPROCS=1), a smaller "+
+			"batch, or a larger machine", n, g.NumEdges(), ErrMemory, float64(need)/1e9, o.Workers,
 			float64(available)/1e9)
 	}
 	return nil
 }
 
-// minibatchBytes bounds the bytes of a minibatch of kind Neighbour. Kind Poisson draws the same
-// number of neighbours on average.
+// minibatchBytes returns an upper bound for the bytes of a minibatch of kind Neighbour. Kind
+// Poisson draws the same number of neighbours on average.
 func (o *Options) minibatchBytes(g *graph.CSC, seeds int) int64 {
 	frontier, bytes := float64(min(o.Batch, seeds)), 0.0
 	for _, fanout := range o.Sample.Fanouts {

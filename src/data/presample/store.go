@@ -22,7 +22,8 @@ const (
 	edgesFile    = "edges.npy"
 )
 
-// Purpose is everything that counts depend on.
+// Purpose is all that counts depend on: the dataset and how it is sampled. Counts can be used again
+// for an equal purpose.
 type Purpose struct {
 	Dataset  string `json:"dataset"`  // its name
 	Identity string `json:"identity"` // dataset.Identity
@@ -33,13 +34,13 @@ type Purpose struct {
 	Epochs   int    `json:"epochs"`
 }
 
-// PurposeOf returns the purpose of counts of a dataset.
+// PurposeOf returns the purpose of counts that are made of dataset d with the options o.
 func PurposeOf(d *dataset.Dataset, o Options) Purpose {
 	return Purpose{Dataset: d.Meta.Name, Identity: d.Identity(), Kind: string(o.Sample.Kind),
 		Fanouts: o.Sample.Fanouts, Batch: o.Batch, Seed: o.Seed, Epochs: o.Epochs}
 }
 
-// meta is meta.json.
+// meta is the content of meta.json.
 type meta struct {
 	Format      int                 `json:"format"`
 	For         Purpose             `json:"for"`
@@ -51,7 +52,7 @@ type meta struct {
 var ErrOther = errors.New("these counts are not for this")
 
 // Save writes counts to dir, which must be empty or not exist: int32 arrays vertices.npy [N] and
-// edges.npy [M], and meta.json. Nothing appears in dir until all of it is written.
+// edges.npy [M], and meta.json. dir appears only when all of it is written.
 func (c *Counts) Save(dir string, p Purpose) error {
 	tmp, err := dataset.Begin(dir)
 	if err != nil {
@@ -82,15 +83,15 @@ func (c *Counts) write(dir string, m *meta) (err error) {
 	return os.WriteFile(filepath.Join(dir, metaFile), append(text, '\n'), 0o666)
 }
 
-// Saved reports whether dir holds something that Load could read.
+// Saved reports whether dir holds counts that Load may be able to read.
 func Saved(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, metaFile))
 	return err == nil || !errors.Is(err, fs.ErrNotExist)
 }
 
-// Load reads the counts that Save has written for this purpose, on a graph with the given numbers
-// of vertices and edges. For counts of another purpose it returns ErrOther, with the difference;
-// for altered or damaged files another error.
+// Load reads the counts that Save has written for this purpose, of a graph with the given numbers
+// of vertices and edges. If the counts have another purpose, the error wraps ErrOther and names the
+// difference. If files are altered or damaged, it returns another error.
 func Load(dir string, p Purpose, vertices, edges int64) (*Counts, error) {
 	path := filepath.Join(dir, metaFile)
 	text, err := mem.ReadFile(path)
@@ -122,10 +123,11 @@ func Load(dir string, p Purpose, vertices, edges int64) (*Counts, error) {
 // remedy says what to do about counts that cannot be used.
 const remedy = "remove the counts, or name another directory, to count again"
 
-// differs says how the purpose p differs from the purpose want; "" if it does not.
+// differs says how purpose p differs from purpose want. It returns "" if both are equal.
 func (p *Purpose) differs(want *Purpose) string {
 	if p.Identity != want.Identity {
-		return fmt.Sprintf("they are of the graph %s (%s), not of %s (%s)", p.Dataset, p.Identity,
+		return fmt.Sprintf("they are of the graph %s (%s), but the graph is %s (%s)",
+			p.Dataset, p.Identity,
 			want.Dataset, want.Identity)
 	}
 	var all []string
@@ -138,13 +140,14 @@ func (p *Purpose) differs(want *Purpose) string {
 		{"epochs", p.Epochs, want.Epochs},
 	} {
 		if has, wanted := fmt.Sprint(of.has), fmt.Sprint(of.want); has != wanted {
-			all = append(all, fmt.Sprintf("they have %s %s, %s is wanted", of.name, has, wanted))
+			all = append(all, fmt.Sprintf("they have %s %s, but %s is wanted",
+				of.name, has, wanted))
 		}
 	}
 	return strings.Join(all, ", ")
 }
 
-// read reads an array of n counts and checks its hash against meta.json.
+// read reads an array of n counts and compares its hash with that in meta.json.
 func (m *meta) read(dir, name string, n int64) ([]int32, error) {
 	path := filepath.Join(dir, name)
 	a, err := npy.Map[int32](path, int(n))

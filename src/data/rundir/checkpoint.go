@@ -35,11 +35,12 @@ import (
 //	    learned-0003.safetensors          learned rows of a part and their moments, by its owner
 //	    state.json                        everything else, and size and XXH64 of the other files
 //
-// It is written under a name that begins with a dot, synced, and renamed, so a directory under its
-// final name is complete. The caller chooses the files and the state, except three keys of the
-// state: "format" (CheckpointFormat), "version" (of the program) and "files" (FileSums).
+// A checkpoint is written under a name that begins with a dot, synced, and renamed. So a directory
+// that has its final name is complete. The caller chooses the files and the state, except for three
+// keys of the state: "format" (CheckpointFormat), "version" (the program's version) and "files"
+// (FileSums).
 const (
-	CheckpointFormat = 1 // format of state.json and the files that it describes
+	CheckpointFormat = 1 // version of the format of state.json and of the files that it describes
 
 	StateFile     = "state.json"
 	OptimizerFile = "optimizer.safetensors"
@@ -48,41 +49,42 @@ const (
 	stepPrefix    = "step-"
 	endSuffix     = "-end"
 	scrapPrefix   = "."        // prefix of checkpoints that are being written or deleted
-	damagedPrefix = "damaged-" // prefix of damaged checkpoints, set aside on restart
+	damagedPrefix = "damaged-" // prefix of damaged checkpoints, which a restart sets aside
 )
 
-// Checkpoint is a checkpoint in memory, with what the search for it found. Its fields are exported
-// so that it can be sent to other processes.
+// Checkpoint is a checkpoint that was read into memory, and what the search for it found. Its
+// fields are exported so that it can be sent to other processes.
 type Checkpoint struct {
-	Path     string            // empty: the run has no checkpoint
+	Path     string            // path of the checkpoint; empty if the run has none
 	State    []byte            // compact JSON
-	Files    map[string][]byte // contents by file name, without state.json and learned rows
-	Damaged  []string          // newer checkpoints that are damaged, with the reason
-	Finished bool              // the run has a summary
+	Files    map[string][]byte // contents of the files by name, without state.json and learned rows
+	Damaged  []string          // newer checkpoints that are damaged, each with the reason
+	Finished bool              // the run has a summary, so it has finished
 }
 
-// File is a file of a checkpoint, to be written.
+// File is a file that is to be written into a checkpoint.
 type File struct {
 	Name  string
 	Write func(io.Writer) error
 }
 
-// FileSum is the size and hash of another file of the checkpoint in state.json.
+// FileSum is what state.json holds about another file of the checkpoint: its size and its hash.
 type FileSum struct {
 	Bytes int64  `json:"bytes"`
 	XXH64 string `json:"xxh64"`
 }
 
-// FileSums holds the FileSum of every file but state.json, by name.
+// FileSums holds the FileSum of each file of a checkpoint except state.json, by file name.
 type FileSums map[string]FileSum
 
-// sealed is state.json: the state, and the XXH64 of its compact JSON.
+// sealed is the content of state.json: the state, and the XXH64 of its compact JSON.
 type sealed struct {
 	XXH64 string          `json:"xxh64"`
 	State json.RawMessage `json:"state"`
 }
 
-// CheckpointPath is the path of a run's checkpoint after the given number of updates.
+// CheckpointPath returns the path of the checkpoint that a run writes after the given number of
+// updates. end is true at the end of training.
 func CheckpointPath(run string, updates int, end bool) string {
 	name := fmt.Sprintf("%s%08d", stepPrefix, updates)
 	if end {
@@ -91,8 +93,9 @@ func CheckpointPath(run string, updates int, end bool) string {
 	return filepath.Join(run, CheckpointsDir, name)
 }
 
-// CompareAge orders paths or names of checkpoints from old to new: by updates, and the end of
-// training last. Text order fails from update 100,000,000 on. Names of other files come first.
+// CompareAge orders paths or names of checkpoints from old to new: by the number of updates, and
+// the end of training last. The order of the texts would be wrong from update 100,000,000 on. Names
+// of other files come first.
 func CompareAge(a, b string) int {
 	a, b = filepath.Base(a), filepath.Base(b)
 	return cmp.Or(cmp.Compare(updatesOf(a), updatesOf(b)), strings.Compare(a, b))
@@ -112,13 +115,14 @@ func scrapOf(path string) string {
 	return filepath.Join(dir, scrapPrefix+name)
 }
 
-// BeginCheckpoint makes the directory for a checkpoint: WriteInto, then CompleteCheckpoint fill it.
+// BeginCheckpoint makes the directory for a checkpoint. WriteInto and CompleteCheckpoint then fill
+// it.
 func BeginCheckpoint(path string) error {
 	tmp := scrapOf(path)
 	return errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o777))
 }
 
-// WriteInto writes files of a checkpoint that has begun, and returns their FileSums. Any process
+// WriteInto writes files into a checkpoint that has begun, and returns their FileSums. Any process
 // that sees the directory may call it.
 func WriteInto(path string, files []File) (sums FileSums, err error) {
 	sums = FileSums{}
@@ -131,8 +135,8 @@ func WriteInto(path string, files []File) (sums FileSums, err error) {
 	return sums, nil
 }
 
-// WriteCheckpoint makes the directory path, completely or not at all: the files, then state.json,
-// whose content state returns, given the FileSums.
+// WriteCheckpoint makes the directory at path, completely or not at all. It writes the files, then
+// state.json. The function state returns the content of state.json, given the FileSums.
 func WriteCheckpoint(path string, files []File, state func(FileSums) any) error {
 	if err := BeginCheckpoint(path); err != nil {
 		return fmt.Errorf("writing checkpoint %s: %w", path, err)
@@ -140,8 +144,8 @@ func WriteCheckpoint(path string, files []File, state func(FileSums) any) error 
 	return CompleteCheckpoint(path, files, nil, state)
 }
 
-// CompleteCheckpoint is WriteCheckpoint for a checkpoint that has begun and already has the files
-// listed in the argument there.
+// CompleteCheckpoint does what WriteCheckpoint does, for a checkpoint that has begun. The argument
+// there lists the files that it already has.
 func CompleteCheckpoint(path string, files []File, there FileSums,
 	state func(FileSums) any) (err error) {
 	dir, tmp := filepath.Dir(path), scrapOf(path)
@@ -193,7 +197,7 @@ func writeSummed(path string, write func(io.Writer) error) (FileSum, error) {
 	return w.sum(), errors.Join(err, f.Close())
 }
 
-// WriteSummed replaces a file, completely or not at all, and returns its FileSum.
+// WriteSummed replaces a file, completely or not at all, and returns the FileSum of the new file.
 func WriteSummed(path string, write func(io.Writer) error) (FileSum, error) {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
 		renameio.WithPermissions(0o666))
@@ -208,7 +212,7 @@ func WriteSummed(path string, write func(io.Writer) error) (FileSum, error) {
 	return w.sum(), f.CloseAtomicallyReplace()
 }
 
-// summing hashes a file while it is written. Its writer may call Sync.
+// summing computes the hash of a file while it is written. The function that writes may call Sync.
 type summing struct {
 	file  *os.File
 	hash  *xxhash.Digest
@@ -226,7 +230,8 @@ func (s *summing) Sync() error { return s.file.Sync() }
 
 func (s *summing) sum() FileSum { return FileSum{s.bytes, sumText(s.hash.Sum64())} }
 
-// CheckFile compares a file with its FileSum, piece by piece.
+// CheckFile compares the size and the hash of a file with its FileSum. It reads the file piece by
+// piece.
 func CheckFile(path string, want FileSum) error {
 	if err := checkSize(path, want); err != nil {
 		return err
@@ -236,7 +241,7 @@ func CheckFile(path string, want FileSum) error {
 
 func checkSize(path string, want FileSum) error {
 	info, err := os.Stat(path)
-	// the path may be anything
+	// a path that is no regular file is altered too
 	if err == nil && (info.Size() != want.Bytes || !info.Mode().IsRegular()) {
 		err = fmt.Errorf("%s has %d bytes, not the %d that were written", path, info.Size(),
 			want.Bytes)
@@ -246,8 +251,8 @@ func checkSize(path string, want FileSum) error {
 
 func sumText(sum uint64) string { return fmt.Sprintf("%016x", sum) }
 
-// syncDir syncs the names in a directory, if the filesystem can: CIFS, shared folders of virtual
-// machines and some FUSE filesystems cannot.
+// syncDir syncs the names in a directory. It ignores the error of a filesystem that cannot do so,
+// such as CIFS, shared folders of virtual machines and some FUSE filesystems.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -260,14 +265,13 @@ func syncDir(dir string) error {
 	return errors.Join(err, d.Close())
 }
 
-// cannotSync reports whether the error of syncing a directory says that the filesystem does not
-// support that.
+// cannotSync reports whether syncing a directory failed because the filesystem does not support it.
 func cannotSync(err error) bool {
 	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) ||
 		errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EBADF)
 }
 
-// seal returns the text of state.json.
+// seal returns the text of state.json for a state.
 func seal(state any) ([]byte, error) {
 	body, err := json.Marshal(state)
 	if err != nil {
@@ -277,7 +281,7 @@ func seal(state any) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// unseal returns the state in the text of a state.json, as compact JSON.
+// unseal returns the state that the text of a state.json holds, as compact JSON.
 func unseal(text []byte) ([]byte, error) {
 	var s sealed
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -294,13 +298,14 @@ func unseal(text []byte) ([]byte, error) {
 }
 
 func altered(is, was string) error {
-	return fmt.Errorf("its XXH64 is %s, not the %s that was written: it was altered", is, was)
+	return fmt.Errorf("its XXH64 is %s, but %s was written, so the file was altered", is, was)
 }
 
-// errFormat says that a checkpoint is undamaged but has another format.
+// errFormat is the error about a checkpoint that is undamaged, but has another format.
 var errFormat = errors.New("unknown format")
 
-// readCheckpoint reads a checkpoint and compares every FileSum. sound is as for NewestCheckpoint.
+// readCheckpoint reads a checkpoint and compares all its files with their FileSums.
+// NewestCheckpoint explains the function sound.
 func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, error) {
 	text, err := mem.ReadFile(filepath.Join(path, StateFile))
 	if err != nil {
@@ -331,7 +336,8 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 	for name, want := range about.Files {
 		file := filepath.Join(path, name)
 		if filepath.Dir(file) != filepath.Clean(path) {
-			return nil, fmt.Errorf("%s: %q is not a file of a checkpoint: it was altered",
+			return nil, fmt.Errorf("%s: %q is not a file of a checkpoint, so this state.json was "+
+				"altered",
 				filepath.Join(path, StateFile), name)
 		}
 		if err := checkSize(file, want); err != nil {
@@ -355,7 +361,7 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 	return c, nil
 }
 
-// checkSum hashes a file piece by piece, and compares the result.
+// checkSum computes the hash of a file piece by piece, and compares it with the hash want.
 func checkSum(file, want string) error {
 	sum, err := npy.Hash(file)
 	if err == nil && sum != want {
@@ -364,10 +370,10 @@ func checkSum(file, want string) error {
 	return err
 }
 
-// NewestCheckpoint reads the checkpoints of a run from the newest on, and returns the first that is
-// undamaged. Its Path is empty if an unfinished run has no checkpoint. The function sound checks
-// the content of a state whose hash is right, and returns an error; if it is nil, nothing is
-// checked.
+// NewestCheckpoint reads the checkpoints of a run from the newest on, and returns the first one
+// that is undamaged. The Path of the result is empty if the run has not finished and has no
+// checkpoint. The function sound gets a state whose hash is right, and returns an error if its
+// content is wrong; nil checks nothing.
 func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, error) {
 	finished := true
 	if _, err := os.Stat(filepath.Join(run, SummaryFile)); errors.Is(err, fs.ErrNotExist) {
@@ -383,7 +389,7 @@ func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, 
 	var damaged []string
 	for _, name := range slices.Backward(names) {
 		c, err := readCheckpoint(filepath.Join(dir, name), sound)
-		if errors.Is(err, errFormat) { // not damaged: the right version can use it
+		if errors.Is(err, errFormat) { // it is not damaged, because the right version can use it
 			return nil, err
 		}
 		if err == nil {
@@ -397,14 +403,14 @@ func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, 
 		return nil, fmt.Errorf("no checkpoint in %s can be used; "+
 			"train again into another run.dir:\n  %s", dir, strings.Join(damaged, "\n  "))
 	case finished:
-		return nil, fmt.Errorf("%s holds a finished run and no checkpoint to go on from; "+
-			"train into another run.dir", run)
+		return nil, fmt.Errorf("%s holds a finished run, but no checkpoint to go on from; train "+
+			"into another run.dir", run)
 	}
 	return new(Checkpoint), nil
 }
 
 // VerifyCheckpoints reads all checkpoints of a run and returns the errors of the damaged ones,
-// joined. sound is as for NewestCheckpoint.
+// joined. NewestCheckpoint explains the function sound.
 func VerifyCheckpoints(run string, sound func(state []byte) error) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)
@@ -415,7 +421,7 @@ func VerifyCheckpoints(run string, sound func(state []byte) error) error {
 	return err
 }
 
-// Prune deletes all but the keep newest checkpoints of a run.
+// Prune deletes all checkpoints of a run except the newest ones. keep is how many stay.
 func Prune(run string, keep int) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)
@@ -423,7 +429,8 @@ func Prune(run string, keep int) error {
 		return err
 	}
 	for _, name := range names[:max(0, len(names)-keep)] {
-		// A half-deleted directory must not look like a checkpoint.
+		// A directory that is only half deleted must not look like a checkpoint, so it is renamed
+		// first.
 		scrap := filepath.Join(dir, scrapPrefix+name)
 		if err := os.Rename(filepath.Join(dir, name), scrap); err != nil {
 			return err
@@ -435,8 +442,8 @@ func Prune(run string, keep int) error {
 	return nil
 }
 
-// checkpointNames lists the checkpoints in a directory, oldest first; none if the directory does
-// not exist.
+// checkpointNames lists the checkpoints in a directory, oldest first. It lists none if the
+// directory does not exist.
 func checkpointNames(dir string) ([]string, error) {
 	names, err := namesIn(dir,
 		func(name string) bool { return strings.HasPrefix(name, stepPrefix) })
@@ -458,12 +465,13 @@ func namesIn(dir string, wanted func(name string) bool) ([]string, error) {
 	return names, err
 }
 
-// unnamed matches the temporary names of files that a run has not written completely.
+// unnamed matches the temporary names of files that a run has not completed.
 var unnamed = regexp.MustCompile(`^\.(` + strings.Join([]string{ConfigFile, MetricsFile,
 	SummaryFile,
 	ModelFile, KernelsFile, learnedFiles + `\d+.safetensors`}, "|") + `)\d+$`)
 
-// removeScraps deletes what a run was writing or deleting when it died. The run must be locked.
+// removeScraps deletes what a run was writing or deleting when its process died. The caller must
+// hold the lock of the run.
 func removeScraps(run string) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := namesIn(dir,
@@ -479,7 +487,7 @@ func removeScraps(run string) error {
 	return err
 }
 
-// setAside renames the checkpoints that are newer than the used one, so that no search finds them
+// setAside renames the checkpoints that are newer than the one in use, so that no search finds them
 // any more.
 func setAside(run, used string) error {
 	dir := filepath.Join(run, CheckpointsDir)

@@ -11,34 +11,36 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Heartbeat is the file in which ranks report their progress during a run. Every rank writes its
-// own page and can read all pages:
+// Heartbeat is the file in which ranks report their progress during a run. Every rank writes to its
+// own page, and can read all pages:
 //
 //	page 0   rank 0:  beats  age (ms since it was last at work)  epoch  step  place
 //	page 1   rank 1   ...
 //
-// It is a file because a stopped rank answers no message but leaves its last line, and because MPI
-// itself may be stuck. No page has two writers, because NFS clients write back whole pages.
+// It is a file, not a message, because a rank that has stopped answers no message but leaves its
+// last line, and because MPI itself may be stuck. Each page has only one writer, because NFS
+// clients write back whole pages.
 type Heartbeat struct {
 	path  string
 	ranks int
 }
 
-// Beat is the line of one rank. The zero Beat is that of a rank that has not begun.
+// Beat is the line of one rank. The zero Beat means that the rank has not begun.
 type Beat struct {
-	Count       uint64
-	Age         time.Duration // time since the rank was last at work; kept in whole milliseconds
+	Count uint64
+	// time since the rank last did some work; stored in whole milliseconds
+	Age         time.Duration
 	Epoch, Step int64
-	Place       int64 // position in the step; the writer defines the numbers
+	Place       int64 // position in the step, as a number that the writer defines
 }
 
 const (
 	beatPage  = 4096
 	beatBytes = 96
-	claimed   = ".stalled" // suffix of the file that the first rank to report a stall makes
+	claimed   = ".stalled" // suffix of the file that is made by the first rank to report a stall
 )
 
-// HeartbeatOf returns the heartbeat of the given number of ranks in a run directory.
+// HeartbeatOf returns the heartbeat of a run with the given number of ranks.
 func HeartbeatOf(dir string, ranks int) Heartbeat {
 	return Heartbeat{filepath.Join(dir, HeartbeatFile), ranks}
 }
@@ -46,9 +48,9 @@ func HeartbeatOf(dir string, ranks int) Heartbeat {
 // Ranks returns the number of ranks.
 func (h Heartbeat) Ranks() int { return h.ranks }
 
-// Create makes the file in its full size, so that beats go on when the disk is full.
+// Create makes the file in its full size, so that beats can be written even when the disk is full.
 func (h Heartbeat) Create() error {
-	_ = os.Remove(h.path + claimed) // left by an earlier start
+	_ = os.Remove(h.path + claimed) // an earlier start may have left it
 	return os.WriteFile(h.path, make([]byte, h.ranks*beatPage), 0o666)
 }
 
@@ -66,7 +68,7 @@ func (h Heartbeat) Write(rank int, b Beat) error {
 	return overwrite(h.path, fmt.Appendf(nil, "%-*s\n", beatBytes-1, line), int64(rank)*beatPage)
 }
 
-// Read returns the lines of all ranks; zero for a line that cannot be read.
+// Read returns the lines of all ranks. The Beat of a line that cannot be read is zero.
 func (h Heartbeat) Read() []Beat {
 	all := make([]Beat, h.ranks)
 	text, _ := mem.ReadFile(h.path)

@@ -15,27 +15,27 @@ import (
 	"halognn/src/base/mem"
 )
 
-// ErrInUse says that another job works on a run directory.
+// ErrInUse says that another job works on this run directory.
 var ErrInUse = errors.New("the run directory is in use")
 
-// How often the holder of a lock writes a beat, and how long another process watches for one. Tests
-// make them short.
+// lockBeat is the time between two beats of a process that holds a lock. lockWait is how long
+// another process watches for a beat. Tests make both short.
 var (
 	lockBeat = 5 * time.Second
 	lockWait = 20 * time.Second
 )
 
-// Lock keeps other jobs out of a run directory:
+// Lock is a file that keeps other jobs out of a run directory:
 //
 //	00000000000000000042 {"host":"n17","pid":4711,...}      beats, who
 //
-// It is a file that only one process can create; on some filesystems flock does not reach other
-// nodes. A process that dies leaves the file behind. On its node the process number shows at once
-// whether the holder lives; on other nodes its beats show it.
+// Only one process can create this file. It is used because on some filesystems flock does not
+// reach other nodes. A process that dies leaves the file behind. On the same node, the process
+// number shows at once whether the holder lives; from other nodes, its beats show it.
 //
-// These beats are not those of Heartbeat. They show other jobs that a process exists, from before
-// it reads the first file and however long it waits. The beats of Heartbeat show the ranks of this
-// job whether a rank makes progress in training.
+// The beats of a Lock are not those of a Heartbeat. They show other jobs that a process exists,
+// from before it reads the first file and however long it waits. The beats of a Heartbeat show the
+// ranks of the same job whether a rank makes progress in training.
 type Lock struct {
 	path string
 	who  []byte
@@ -50,10 +50,10 @@ type holder struct {
 	Since time.Time `json:"since"`
 }
 
-const countBytes = 21 // the count of beats and a blank
+const countBytes = 21 // length of the number of beats, and a blank
 
 // LockRun locks a run directory, which must exist. It returns ErrInUse if a living process holds
-// the lock; before it watches that process for a while, it calls wait.
+// the lock. Before it watches that process for some time, it calls the function wait.
 func LockRun(dir string, wait func(why string)) (*Lock, error) {
 	l := &Lock{path: filepath.Join(dir, LockFile), quit: make(chan struct{})}
 	var err error
@@ -69,19 +69,19 @@ func LockRun(dir string, wait func(why string)) (*Lock, error) {
 			return nil, fmt.Errorf("locking the run directory: %w", err)
 		}
 		text, err := mem.ReadFile(l.path)
-		if errors.Is(err, fs.ErrNotExist) { // released meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // the lock was released in the meantime
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("locking the run directory: %w", err)
 		}
 		if l.alive(text, wait) {
-			return nil, fmt.Errorf("%s: %w by %s, and two jobs must not work on one run: "+
-				"wait for that one to end; if there is no such job, remove %s",
+			return nil, fmt.Errorf("%s: %w by %s, and two jobs must not work on one run: wait "+
+				"until that job ends or, if there is no such job, remove %s",
 				dir, ErrInUse, describeHolder(text), l.path)
 		}
-		// Another process may do the same at this moment. The process whose lock is replaced sees
-		// that in Held.
+		// Another process may remove and replace the lock at the same moment. The process that
+		// loses its lock in this way finds out by Held.
 		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("locking the run directory: %w", err)
 		}
@@ -97,7 +97,7 @@ func (l *Lock) create() error {
 		return err
 	}
 	_, err = f.Write(l.text(0))
-	// a lock that stays would keep out the next job
+	// a lock file that stays would keep out the next job
 	if err = errors.Join(err, f.Close()); err != nil {
 		err = errors.Join(err, os.Remove(l.path))
 	}
@@ -106,8 +106,8 @@ func (l *Lock) create() error {
 
 func (l *Lock) text(beats uint64) []byte { return fmt.Appendf(nil, "%020d %s\n", beats, l.who) }
 
-// overwrite replaces bytes of a file that exists. It is opened and closed each time, because NFS
-// only promises that writes before a close are seen after an open.
+// overwrite replaces bytes of an existing file. It opens and closes the file each time, because NFS
+// guarantees only that an open sees what was written before an earlier close.
 func overwrite(path string, data []byte, at int64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -117,7 +117,7 @@ func overwrite(path string, data []byte, at int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// beat counts up in the file while the lock is held.
+// beat increases the number in the file while this process holds the lock.
 func (l *Lock) beat() {
 	defer l.done.Done()
 	tick := time.NewTicker(lockBeat)
@@ -136,7 +136,7 @@ func (l *Lock) beat() {
 }
 
 // Held returns ErrInUse if this process no longer holds the lock, and another error if it cannot
-// tell. A nil Lock is always held.
+// find out. A nil Lock counts as held.
 func (l *Lock) Held() error {
 	if l == nil {
 		return nil
@@ -152,14 +152,14 @@ func (l *Lock) Held() error {
 		"or the file was removed), so this job writes nothing more: %w", l.path, ErrInUse)
 }
 
-// Release unlocks the run directory. A nil Lock does nothing.
+// Release unlocks the run directory. It does nothing for a nil Lock.
 func (l *Lock) Release() error {
 	if l == nil {
 		return nil
 	}
 	close(l.quit)
 	l.done.Wait()
-	if err := l.Held(); errors.Is(err, ErrInUse) { // another process holds it
+	if err := l.Held(); errors.Is(err, ErrInUse) { // another process holds the lock now
 		return nil
 	} else if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (l *Lock) Release() error {
 	return os.Remove(l.path)
 }
 
-// alive reports whether the holder named in the text lives.
+// alive reports whether the process that the lock's text names still lives.
 func (l *Lock) alive(text []byte, wait func(why string)) bool {
 	h, err := holderOf(text)
 	if err == nil {
@@ -175,7 +175,7 @@ func (l *Lock) alive(text []byte, wait func(why string)) bool {
 			return alive
 		}
 	}
-	wait(fmt.Sprintf("%s is held by %s: watching for %v whether that process is alive",
+	wait(fmt.Sprintf("%s is held by %s; watching for %v whether that process is alive",
 		l.path, describeHolder(text), lockWait))
 	for end := time.Now().Add(lockWait); time.Now().Before(end); time.Sleep(lockBeat / 5) {
 		if now, err := mem.ReadFile(l.path); err == nil && !bytes.Equal(now, text) {
@@ -205,12 +205,12 @@ func describeHolder(text []byte) string {
 	return fmt.Sprintf("%sprocess %d on %s since %s", job, h.PID, h.Host, since)
 }
 
-// thisProcess describes this process. If its Space cannot be read, beats decide.
+// thisProcess describes this process. If its Space cannot be read, others watch its beats instead.
 func thisProcess() holder {
 	return holder{Process: flock.ThisProcess(), Since: processBegan, Job: BatchJob()}
 }
 
-// BatchJob returns the number of the batch job that this process belongs to, "" without one.
+// BatchJob returns the id of the batch job that this process belongs to, or "" if there is none.
 func BatchJob() string {
 	for _, name := range []string{"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"} {
 		if id := os.Getenv(name); id != "" {

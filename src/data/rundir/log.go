@@ -18,8 +18,8 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Log is metrics.jsonl: one JSON object a line. It may be used from many goroutines; the first
-// error is kept for Sync and Close.
+// Log is metrics.jsonl, which has one JSON object in each line. Many goroutines may use it. It
+// keeps the first error, which Sync and Close return.
 type Log struct {
 	mu   sync.Mutex
 	file *os.File
@@ -30,19 +30,20 @@ type Log struct {
 	flushed time.Time // when Write last made records visible
 }
 
-// flushEvery is about how long a record waits before readers can see it, while more are written.
+// flushEvery is about how long a record waits until readers can see it, while further records are
+// written.
 const flushEvery = 2 * time.Second
 
-// Position is a place between two steps of training.
+// Position is a point between two steps of training.
 type Position struct {
-	Epoch int // epoch, from 1
-	// the next step, from 0; equal to the number of steps of an epoch if only its evaluation is
-	// left
+	Epoch int // number of the epoch, from 1
+	// number of the next step, from 0; it equals the number of steps of the epoch if only the
+	// evaluation is left
 	Step int
 }
 
-// Begin deletes half-written files of an earlier start, and makes metrics.jsonl. Records of an
-// earlier start that saved nothing move to metrics.history.jsonl.
+// Begin deletes half-written files of an earlier start, and makes metrics.jsonl. If an earlier
+// start saved no checkpoint, its records move to metrics.history.jsonl.
 func Begin(dir string) (*Log, error) {
 	if err := removeScraps(dir); err != nil {
 		return nil, err
@@ -50,10 +51,11 @@ func Begin(dir string) (*Log, error) {
 	return continueLog(dir, func([]byte) bool { return false })
 }
 
-// Continue prepares dir for a run that resumes from the checkpoint at path, made at that position.
-// It deletes half-written files and the summary, which is out of date. It sets aside newer
-// checkpoints, which are damaged. It opens metrics.jsonl behind the records of the steps that the
-// checkpoint holds, so that no step is in it twice; later records move to metrics.history.jsonl.
+// Continue prepares dir for a run that resumes from the checkpoint at path, which was made at the
+// position at. It deletes half-written files, and the summary, which is out of date. It renames
+// newer checkpoints, because they are damaged. It opens metrics.jsonl for appending, with only the
+// records of steps before that position, so that no step is in it twice. Later records move to
+// metrics.history.jsonl.
 func Continue(dir, path string, at Position) (*Log, error) {
 	if err := removeScraps(dir); err != nil {
 		return nil, err
@@ -68,8 +70,8 @@ func Continue(dir, path string, at Position) (*Log, error) {
 	return continueLog(dir, at.follows)
 }
 
-// follows reports whether the record was written before the position. Records of whole epochs have
-// no step.
+// follows reports whether the position comes after the step of a record. Records of whole epochs
+// have no step.
 func (p Position) follows(record []byte) bool {
 	var of struct {
 		Epoch int
@@ -81,9 +83,10 @@ func (p Position) follows(record []byte) bool {
 	return of.Epoch < p.Epoch || of.Epoch == p.Epoch && of.Step != nil && *of.Step < p.Step
 }
 
-// continueLog opens the log of a run for more records. It first moves the lines for which keep is
-// false to the history, and drops a truncated last line. It replaces the log completely or not at
-// all, once the history is on disk. A missing log counts as empty.
+// continueLog opens the log of a run for more records. First it moves the lines for which the
+// function keep returns false to the history, and drops a last line that is cut off. It replaces
+// the log only after the history is on disk, and completely or not at all. A missing log counts as
+// empty.
 func continueLog(dir string, keep func(line []byte) bool) (*Log, error) {
 	path := filepath.Join(dir, MetricsFile)
 	old, err := mem.ReadFile(path)
@@ -114,8 +117,8 @@ func continueLog(dir string, keep func(line []byte) bool) (*Log, error) {
 	return newLog(f), nil
 }
 
-// appendTo appends data to the file at path and returns once it is on disk. Without data it makes
-// no file.
+// appendTo appends data to the file at path, and returns once the data is on disk. It makes no file
+// if there is no data.
 func appendTo(path string, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -132,7 +135,7 @@ func newLog(f *os.File) *Log {
 	return &Log{file: f, buf: bufio.NewWriterSize(f, 1<<16), now: time.Now, flushed: time.Now()}
 }
 
-// Write appends a record. Every few seconds it also makes the earlier records visible.
+// Write appends a record. Every few seconds it also makes all records so far visible to readers.
 func (l *Log) Write(record any) {
 	line, err := json.Marshal(record)
 	l.mu.Lock()
@@ -154,15 +157,15 @@ func (l *Log) Flush() {
 	defer l.mu.Unlock()
 	err := l.buf.Flush()
 	if err == nil {
-		err = fault.At(fault.Metrics, 0, -1, -1) // rank 0 writes
+		err = fault.At(fault.Metrics, 0, -1, -1) // only rank 0 writes this log
 	}
 	if l.err == nil {
 		l.err = err
 	}
 }
 
-// Sync returns when the records are on disk, with the first error since the log was opened. Records
-// may be written meanwhile.
+// Sync returns when all records are on disk. It returns the first error since the log was opened.
+// Other goroutines may write records in the meantime.
 func (l *Log) Sync() error {
 	l.Flush()
 	err := l.file.Sync()
@@ -174,7 +177,7 @@ func (l *Log) Sync() error {
 	return l.failed()
 }
 
-// failed returns the first error with the name of the file.
+// failed returns the first error, with the name of the file.
 func (l *Log) failed() error {
 	if l.err == nil {
 		return nil

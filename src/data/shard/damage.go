@@ -9,17 +9,18 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Damage returns an error about the files if they may have caused err, which ended work on open
-// shards. They may have if their hashes were not compared, or if they have changed since. It
-// returns nil if the files are sound, or cannot cause this kind of error.
+// Damage is called after work on open shards ended with err. It returns an error about the files if
+// they are damaged and damage can cause this kind of error. Files may have been damaged all along
+// if their hashes were not compared, or may have changed since. It returns nil if the files are
+// sound, or if damage cannot cause this kind of error.
 //
 //	err                        what is read
 //	graph.LayoutError          nothing: it names the array
 //	mem.Panic, SeedError       what the parts have in common: hashes, content; a minute for 50 GB
 //
-// A file that has become shorter reads as zeros from its end to the end of the page; that is
-// mem.ErrShrank, as is a read beyond the page. Feature rows are not checked: feature values can
-// spoil the loss but cannot cause a panic.
+// A file that has become shorter reads as zeros up to the end of a page; Damage then returns
+// mem.ErrShrank, as after a read beyond that page. Feature rows are not checked, because feature
+// values can spoil the loss but cannot cause a panic.
 func (s *Shards) Damage(err error) error {
 	const more = "`halognn check %s` examines all files, " +
 		"and data.verify: hashes compares them before the first step"
@@ -42,15 +43,15 @@ func (s *Shards) Damage(err error) error {
 	if errs == nil {
 		return nil
 	}
-	if panicked != nil { // report its value, without the stack
+	if panicked != nil { // report the value of the panic, without its stack
 		return fmt.Errorf("%w; the work on these files ended with: %v; "+more, errs,
 			panicked.Value, s.Dir)
 	}
 	return fmt.Errorf("%w; the work on these files ended with: %w; "+more, errs, err, s.Dir)
 }
 
-// verifyAllContent is verifyContent of whole files, even where this rank opened only its own rows:
-// after the work has failed, reading them all is no loss.
+// verifyAllContent verifies the content of whole files, even if this rank opened only its own rows.
+// After the work has failed, it does not matter that this takes time.
 func (s *Shards) verifyAllContent() error {
 	if s.options.Ranks == 0 {
 		return s.verifyContent()
@@ -62,8 +63,8 @@ func (s *Shards) verifyAllContent() error {
 	return errors.Join(all.verifyContent(), all.Close())
 }
 
-// fileOf names the file of an error about the topology; both files if the error concerns no single
-// array.
+// fileOf names the file that an error about the topology concerns. If the error concerns no single
+// array, it names both files.
 func fileOf(err error) string {
 	if bad := (*graph.LayoutError)(nil); errors.As(err, &bad) {
 		return bad.Array + ".npy"

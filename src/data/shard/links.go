@@ -13,17 +13,18 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// linkView is one list of links with the range of each part.
+// linkView is one list of links, with the position of each part's links in it.
 type linkView struct {
 	all     []graph.Link
 	offsets []int
 	labels  task.Labels
 }
 
-// of returns the number of a split's links in a part.
+// of returns the number of links or vertices that a part has in one list of the split. The argument
+// split is the index of that list.
 func (s *SplitSizes) of(split int) *int { return [...]*int{&s.Train, &s.Valid, &s.Test}[split] }
 
-// linkLayout adds the files of links.
+// linkLayout adds the files of links to the files that parts must have.
 func (m *Meta) linkLayout(files map[string]npy.Info) {
 	for split, name := range graph.SplitNames {
 		n := 0
@@ -39,7 +40,7 @@ func (m *Meta) linkLayout(files map[string]npy.Info) {
 	}
 }
 
-// links writes the dataset's links, each with the part of its target.
+// links writes the links of the dataset, ordered by the part of their target.
 func (w *writer) links() error {
 	if !task.Stored(w.meta.Task).Embeds {
 		return nil
@@ -108,17 +109,18 @@ func mapLinks(s *Shards) error {
 	return errors.Join(errs...)
 }
 
-// LinksOf returns the links of all parts in a split (an index of graph.SplitNames), and the index
-// of the first link of each part, [P+1]. There are none unless links are the task.
+// LinksOf returns the links of all parts in one list (split is an index of graph.SplitNames), and
+// the position of the first link of each part, [P+1]. There are no links unless links are the task.
 func (s *Shards) LinksOf(split int) (all []graph.Link, offsets []int) {
 	return s.links[split].all, s.links[split].offsets
 }
 
-// LinkLabels returns the labels of the links that LinksOf returns; none unless links have labels.
+// LinkLabels returns the labels of the links that LinksOf returns. It returns none if links have no
+// labels.
 func LinkLabels(s *Shards, split int) task.Labels { return s.links[split].labels }
 
-// checkLinks reports a link outside its part or out of order. If the topology is sound, it also
-// reports what graph.LinkSplit.Validate does.
+// checkLinks reports a link that is outside its part or out of order. If the topology is sound, it
+// also reports what graph.LinkSplit.Validate finds.
 func checkLinks(s *Shards, sound bool) error {
 	if !task.Stored(s.Task).Embeds || !sound {
 		return nil
@@ -150,7 +152,7 @@ func checkLinks(s *Shards, sound bool) error {
 	}
 	links := graph.LinkSplit{Train: s.links[0].all, Valid: s.links[1].all, Test: s.links[2].all}
 	return links.ValidateBy(&s.topology.Graph, func(l graph.Link) bool {
-		// the order within rows is not checked here
+		// the order within rows is verified elsewhere
 		return s.topology.Columns.HasLink(&s.topology.Graph, l)
 	})
 }

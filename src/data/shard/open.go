@@ -18,42 +18,42 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Options chooses where files are mapped. The zero value maps them in place.
+// Options choose how files are mapped. The zero value maps them where they lie.
 type Options struct {
-	// CopyTopology reads the topology once into shared memory per node (topology.load: copy), for
-	// file systems where faulting page by page is slow. Call UnlinkShared when all ranks of the
-	// node have opened.
+	// CopyTopology reads the topology once into memory that all ranks of the node share
+	// (topology.load: copy). This helps on file systems where reading page by page is slow. Call
+	// UnlinkShared when all ranks of the node have opened the shards.
 	CopyTopology bool
-	// Stage is a node-local directory to which the first process of the node copies files before
-	// they are mapped. The copies stay for later runs, unless Discard removes them. Empty means no
-	// staging.
+	// Stage is a directory on the node's own disk. The first process of the node copies files to it
+	// before they are mapped. The copies stay for later runs, unless Discard removes them. "" means
+	// that files are not copied.
 	Stage string
-	// Verify compares the hashes of copies that an earlier run left in Stage, and makes anew those
-	// that are damaged.
+	// Verify compares the hashes of copies that an earlier run left in Stage. It copies a file
+	// again if its copy is damaged.
 	Verify bool
-	// Waiting is called when this process begins and when it ends waiting for another one to copy;
-	// may be nil.
+	// Waiting is called with true when this process begins to wait until another one has copied a
+	// file, and with false when the wait ends. It may be nil.
 	Waiting func(begins bool)
-	// SharedMemory is the directory to which CopyTopology copies; empty means /dev/shm.
+	// SharedMemory is the directory to which CopyTopology copies; "" means /dev/shm.
 	SharedMemory string
-	// Rank and Ranks are for a partitioned topology: of indptr.npy, columns.npy, indices.npy,
-	// labels.npy and the files of edge weights only the rows of this rank's vertices can be read;
-	// touching others is an error. CopyTopology and Stage then read them into memory of the
-	// process. If Ranks is 0, all rows are opened.
+	// Rank and Ranks are set for a partitioned topology, where a rank opens only the rows of its
+	// own vertices in indptr.npy, columns.npy, indices.npy, labels.npy and the files of edge
+	// weights. Reading other rows is an error. With CopyTopology or Stage, these rows are read into
+	// the memory of the process. If Ranks is 0, all rows are opened.
 	Rank, Ranks int
-	Split       int // index of the split to open, among those that the dataset keeps
-	// open the labels of all vertices even with Ranks > 0, for seeds of other ranks
+	Split       int // index of the split to open, of those that the parts keep
+	// AllLabels opens the labels of all vertices even if Ranks is set, for seeds of other ranks.
 	AllLabels bool
-	// open all of indptr.npy and of the sums of weights even with Ranks > 0, for a model that reads
-	// degrees of any vertex
+	// AllRows opens all of indptr.npy and of the sums of weights even if Ranks is set, for a model
+	// that reads the degrees of any vertex.
 	AllRows bool
 }
 
-// perVertex are the files with rows that a rank needs of its own vertices only.
+// perVertex lists the files of which a rank needs only the rows of its own vertices.
 var perVertex = []string{"indptr.npy", dataset.ColumnsFile, "indices.npy", "labels.npy",
 	dataset.WeightsFile, sumsFile}
 
-// windowed reports whether only the rows of Options.Rank are opened in a file.
+// windowed reports whether only the rows of Options.Rank are opened of a file.
 func (s *Shards) windowed(name string) bool {
 	o := &s.options
 	whole := o.AllLabels && name == "labels.npy" || o.AllRows &&
@@ -61,41 +61,42 @@ func (s *Shards) windowed(name string) bool {
 	return o.Ranks > 0 && !whole && slices.Contains(perVertex, name)
 }
 
-// topologyFiles are the files that CopyTopology copies.
+// topologyFiles lists the files that CopyTopology copies.
 func (m *Meta) topologyFiles() []string {
 	files := []string{"indptr.npy", "indices.npy", "original_id.npy", dataset.ColumnsFile,
 		dataset.WeightsFile, sumsFile}
 	return slices.DeleteFunc(files, func(name string) bool { _, has := m.Files[name]; return !has })
 }
 
-// Shards is an open PARTS directory. Its slices are views of mapped files: valid until Close, not
-// to be written. All methods but Close may be called concurrently.
+// Shards is an open PARTS directory. Its slices are views of mapped files: they are valid until
+// Close, and must not be written. All methods but Close may be called concurrently.
 type Shards struct {
 	Meta
-	Dir                string
-	identity           string
-	options            Options
-	topology           sample.Topology
-	labels             task.Labels
-	scale              []float32
-	rowEnds            []int64
-	first, last        int64        // vertices whose rows of the windowed files can be read
-	split              [3]splitView // training, validation, test
+	Dir      string
+	identity string
+	options  Options
+	topology sample.Topology
+	labels   task.Labels
+	scale    []float32
+	rowEnds  []int64
+	// the vertices first to last-1 are those whose rows of the windowed files can be read
+	first, last        int64
+	split              [3]splitView // training, validation and test list
 	links              [3]linkView
 	mapped, mappedRows int64
 	closers            mem.Closers
 
-	// the mark of copies in shared memory; nil if there are no copies, or if they could not be
+	// the mark of the copies in shared memory; nil if there are none, or if they could not be
 	// marked
 	use      *inUse
 	unlinked bool // UnlinkShared was called
 
 	copying sync.Mutex // guards copies
 	copies  []string   // paths of the copies that this process made or began to make
-	staged  []string   // names of the files whose copies this process has mapped
+	staged  []string   // names of the files of which this process has mapped copies
 }
 
-// splitView is one split with the range of each part: ids[offsets[k]:offsets[k+1]].
+// splitView is one list of a split. Part k has the vertices ids[offsets[k]:offsets[k+1]].
 type splitView struct {
 	ids     []graph.VertexID
 	offsets []int
@@ -106,7 +107,7 @@ func (s *splitView) of(part int) []graph.VertexID {
 }
 
 // Open maps the files that all ranks read: topology, labels and splits. It checks that all files
-// exist with the size, type and shape in meta.json; Verify checks their content.
+// exist and have the size, type and shape that meta.json gives. Verify checks their content.
 func Open(dir string, o Options) (*Shards, error) {
 	meta, identity, err := readMeta(dir)
 	if err != nil {
@@ -135,7 +136,7 @@ func Open(dir string, o Options) (*Shards, error) {
 	return s, nil
 }
 
-// checkSizes finds missing and truncated files before a mapping does.
+// checkSizes reports missing and shortened files, before they are mapped.
 func (s *Shards) checkSizes() error {
 	var errs []error
 	for name, want := range s.Files {
@@ -177,14 +178,14 @@ func (s *Shards) mapFiles() error {
 		errs = append(errs, mapColumns(s))
 	}
 	for _, err := range errs {
-		if errors.Is(err, errCopying) { // where one copy finds no room, the others find none either
+		if errors.Is(err, errCopying) { // if one copy finds no room, the others find none either
 			return err
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// mapTopology maps the row pointers and neighbours of the vertices first to last-1.
+// mapTopology maps the row pointers and the in-neighbours of the vertices first to last-1.
 func (s *Shards) mapTopology() error {
 	var rows []int64
 	if err := mapRows(s, "indptr.npy", &rows, s.first, s.last+1); err != nil {
@@ -211,7 +212,7 @@ func (s *Shards) mapTopology() error {
 	return errors.Join(errs...)
 }
 
-// mapColumns maps the columns of the vertices first to last-1.
+// mapColumns maps where the in-edges of each relation begin, for the vertices first to last-1.
 func mapColumns(s *Shards) error {
 	var rows []int64
 	c, err := graph.NewColumns(&s.Schema, s.Starts, nil)
@@ -242,7 +243,7 @@ func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
 	return mapRows(s, name, view, 0, int64(s.Files[name].Shape[0]))
 }
 
-// mapRows maps a file whose rows [first, last) will be read.
+// mapRows maps a file of which the rows first to last-1 will be read.
 func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64) error {
 	f, err := s.mapFile(name, first, last)
 	if err == nil {
@@ -264,7 +265,8 @@ func (s *Shards) mapFile(name string, first, last int64) (*npy.File, error) {
 	return f, nil
 }
 
-// open maps rows of one file, staged if the options say so, and compares it with meta.json.
+// open maps rows of one file, or of its copy if the options ask for copies. It compares the file
+// with meta.json.
 func (s *Shards) open(name string, first, last int64) (*npy.File, error) {
 	var f *npy.File
 	var err error
@@ -283,21 +285,21 @@ func (s *Shards) open(name string, first, last int64) (*npy.File, error) {
 	want := s.Files[name]
 	if err := f.Check(want.DType, want.Shape...); err != nil {
 		return nil,
-			errors.Join(fmt.Errorf("%s: %w; meta.json describes another file: partition again",
+			errors.Join(fmt.Errorf("%s: %w; meta.json describes it differently: partition again",
 				f.Path(), err), f.Close())
 	}
 	return f, nil
 }
 
-// Topology returns the relabelled CSC and the original ids, for the sampler: of the whole graph, or
-// the rows of Options.Rank.
+// Topology returns the CSC with the new ids, and the original ids, for the sampler. With
+// Options.Ranks only the rows of the rank's own vertices can be read.
 func (s *Shards) Topology() *sample.Topology { return &s.topology }
 
-// Labels returns the label of each vertex, in the form that Meta.Task says. With Options.Ranks only
-// those of the rank's own vertices can be read.
+// Labels returns the label of each vertex, in the form that Meta.Task determines. With
+// Options.Ranks only the labels of the rank's own vertices can be read.
 func (s *Shards) Labels() task.Labels { return s.labels }
 
-// Rows describes the feature rows, without tables and references.
+// Rows describes the layout of the feature rows. It has no tables and no references.
 func (s *Shards) Rows() compute.Rows {
 	return compute.Rows{Cols: s.Features, Type: s.Type(), Scale: s.scale, Ends: s.rowEnds}
 }
@@ -311,27 +313,27 @@ func (s *Shards) Valid(part int) []graph.VertexID { return s.split[1].of(part) }
 // Test returns the test vertices of a part, in the order of original ids.
 func (s *Shards) Test(part int) []graph.VertexID { return s.split[2].of(part) }
 
-// Whole opens the shards once more, with the rows of all vertices.
+// Whole opens the same parts once more, with the rows of all vertices.
 func Whole(s *Shards) (*Shards, error) { return Open(s.Dir, Options{Split: s.options.Split}) }
 
-// Identity returns a hash of meta.json, which holds the hashes of all files: ranks compare it
-// before the first step.
+// Identity returns a hash of meta.json, which has the hashes of all files. Ranks compare it before
+// the first step.
 func (s *Shards) Identity() string { return s.identity }
 
-// MappedBytes returns the bytes that Open mapped: rows counts row pointers, neighbours and labels,
-// of all vertices or of those of Options.Rank; common counts original ids, splits and all other
-// files that every rank of a partitioned topology has whole.
+// MappedBytes returns how many bytes Open mapped. rows counts row pointers, neighbours and labels,
+// of all vertices or only of those of Options.Rank. common counts original ids, splits and all
+// other files that every rank maps as a whole.
 func (s *Shards) MappedBytes() (rows, common int64) { return s.mappedRows, s.mapped - s.mappedRows }
 
 // Part holds the mapped feature rows of one vertex type in one part.
 type Part struct {
-	First    graph.VertexID // vertex of row 0
+	First    graph.VertexID // vertex that row 0 belongs to
 	Rows     int
 	Features []byte // [Rows*RowBytes] of Meta.Table, little-endian elements; not to be written
 	file     *npy.File
 }
 
-// OpenPart maps the feature rows of table i: part i / T, type i % T. The caller closes it.
+// OpenPart maps feature table i: part i / T, vertex type i % T. The caller closes it.
 func (s *Shards) OpenPart(i int) (*Part, error) {
 	if i < 0 || i >= s.Parts*s.Schema.NumTypes() {
 		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, i/s.Schema.NumTypes(),
@@ -350,20 +352,21 @@ func (s *Shards) OpenPart(i int) (*Part, error) {
 		nil
 }
 
-// EdgeOffsets returns the position of the first edge into each part, and the number of edges.
+// EdgeOffsets returns the position of the first edge into each part, and at the end the number of
+// edges.
 func EdgeOffsets(s *Shards) []int64 {
 	offsets := []int64{0}
-	for part := range s.Parts { // OpenEdgeRows compares their number with the edges
+	for part := range s.Parts { // OpenEdgeRows compares the number of rows with the number of edges
 		offsets = append(offsets, offsets[part]+int64(s.Files[edgeRowsFile(part)].Shape[0]))
 	}
 	return offsets
 }
 
-// CheckEdgeRows rejects a graph with more edges than edge features can be fetched for.
+// CheckEdgeRows returns an error if the graph has more edges than edge features can be fetched for.
 func CheckEdgeRows(s *Shards) error {
 	if s.Edges > math.MaxInt32 {
-		return fmt.Errorf("%s: the graph has %d edges, and features of edges are fetched for at "+
-			"most %d; set model.edge_features=false to leave them out", s.Dir, s.Edges,
+		return fmt.Errorf("%s: the graph has %d edges, but features of edges can be fetched for "+
+			"at most %d; set model.edge_features=false to leave the features out", s.Dir, s.Edges,
 			math.MaxInt32)
 	}
 	return nil
@@ -378,7 +381,7 @@ func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
 	}
 	rows, first := s.topology.Graph.Indptr, int64(s.topology.First)
 	lo, hi := s.Offsets[part]-first, s.Offsets[part+1]-first
-	if lo < 0 || hi >= int64(len(rows)) { // only the rank that holds these rows can compare
+	if lo < 0 || hi >= int64(len(rows)) { // only the rank that opened these rows can compare
 		return f, nil
 	}
 	if want := rows[hi] - rows[lo]; int64(f.Shape[0]) != want {
@@ -388,11 +391,11 @@ func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
 	return f, nil
 }
 
-// Close ends the mapping.
+// Close ends the mapping of the rows.
 func (p *Part) Close() error {
 	p.Features = nil
 	return p.file.Close()
 }
 
-// Close ends all mappings but those of OpenPart.
+// Close ends all mappings, except those of OpenPart.
 func (s *Shards) Close() error { return s.closers.Close() }

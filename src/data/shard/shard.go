@@ -23,23 +23,23 @@
 //	                                      indices.npy; only where edges have features
 //	        part-0001/features.npy        ...
 //
-// A typed graph (graph.Schema) has the vertices of a part type by type, and in the place of
-// features.npy
+// A typed graph (graph.Schema) has the vertices of a part type by type. In place of features.npy it
+// has
 //
 //	columns.npy                     int64 [C+1]  where in-edges of a vertex and relation begin
 //	part-0000/features.TYPE.npy     a file for each type
 //
-// Parts are contiguous: part k has the vertices offsets[k] to offsets[k+1]-1, hot ones first. So
-// its in-edges are a range of rows of the same two files that hold the whole topology, and an owner
-// is found by searching the offsets. Splits are in original order so that shuffles of them do not
-// depend on the order of the vertices.
+// Parts are contiguous: part k has the vertices offsets[k] to offsets[k+1]-1, the hottest first. So
+// the in-edges of a part are a range of rows of the two files that hold the whole topology, and a
+// search in the offsets finds the owner of a vertex. The lists of a split are in the order of
+// original ids, so that shuffling them does not depend on the new ids.
 //
 //	Write(dir, dataset, layout)          a temporary directory, renamed when whole
 //	Open(dir) ─> Topology, Labels, ...   mapped; ranks of a node share one copy
 //	          └> OpenPart(k)             the feature rows of one part
 //
-// P parts run on K ranks where K divides P: RankRange. The package starts no processes and sends no
-// messages; ranks of one node share memory through the file system.
+// P parts can be trained on K ranks if K divides P: see RankRange. The package starts no processes
+// and sends no messages; ranks of one node share memory through the file system.
 package shard
 
 import (
@@ -67,7 +67,7 @@ const Format = 1
 
 const metaFile = "meta.json"
 
-// Errors about a directory wrap one of these if one applies.
+// Errors about a directory wrap one of these, if one applies.
 var (
 	ErrExists   = dataset.ErrExists
 	ErrMismatch = dataset.ErrMismatch
@@ -127,14 +127,14 @@ type Origin struct {
 	Batch   int   `json:"batch,omitempty"`   // of OrderVIP
 }
 
-// The orders of vertices inside a part.
+// The orders that vertices may have inside a part.
 const (
 	OrderDegree = "in-degree, highest first"
 	OrderVIP    = "access probability in a minibatch of the part, highest first"
 )
 
-// HotFirst reports whether the parts were ordered for a run with these settings, so that it reads
-// their first rows most. A run with other settings ranks its hot rows itself.
+// HotFirst reports whether the parts were ordered for a run with these settings, so that the run
+// reads their first rows most often. A run with other settings ranks its hot rows itself.
 func (o *Origin) HotFirst(fanouts []int, batch int) bool {
 	return o.Order == OrderVIP && o.Batch == batch && slices.Equal(o.Fanouts, fanouts)
 }
@@ -146,20 +146,21 @@ type SplitSizes struct {
 	Test  int `json:"test"`
 }
 
-// splitsOf returns the sizes of all splits, before UseSplit.
+// splitsOf returns the sizes of all splits. It must be called before UseSplit.
 func splitsOf(m *Meta) [][]SplitSizes { return append([][]SplitSizes{m.Splits}, m.MoreSplits...) }
 
-// UseSplit makes m.Splits the sizes of the split of index k, which data.split chooses.
+// UseSplit sets m.Splits to the sizes of the split with index k, which data.split chooses.
 func UseSplit(m *Meta, k int) error {
 	switch n := len(m.MoreSplits); {
 	case k == 0:
 	case k > 0 && k <= n:
 		m.Splits = m.MoreSplits[k-1]
 	case n == 0:
-		return fmt.Errorf("data.split is %d, and the parts hold one split, 0; "+
-			"`halognn import --split-index all` keeps all that data come with", k)
+		return fmt.Errorf("data.split is %d, and the parts hold one split, 0; `halognn import "+
+			"--split-index all` keeps all splits that the data come with", k)
 	default:
-		return fmt.Errorf("data.split is %d, and the parts hold splits 0 to %d", k, n)
+		return fmt.Errorf("data.split is %d, and the parts hold splits 0 to %d only; choose one "+
+			"of these", k, n)
 	}
 	return nil
 }
@@ -167,7 +168,8 @@ func UseSplit(m *Meta, k int) error {
 // Type returns the element type of the feature rows.
 func (m *Meta) Type() compute.DType { return m.Table(0).Type() }
 
-// RowBytes returns the bytes of one feature row: of sparse rows on average, rounded up.
+// RowBytes returns the bytes of one feature row. For sparse rows, which differ in size, it returns
+// the mean, rounded up.
 func (m *Meta) RowBytes() int { return m.Table(0).RowBytes() }
 
 // Table describes the feature rows of the vertices of type t, 0 <= t < NumTypes.
@@ -179,8 +181,8 @@ func (m *Meta) Table(t int) dataset.Table {
 		Entries: m.Entries, Names: m.Names}
 }
 
-// FeatureNames returns the names of the feature columns of each type of vertices that has some; a
-// graph without types has one type, "".
+// FeatureNames returns the names of the feature columns of each vertex type that has names. A graph
+// without types has one type, "".
 func (m *Meta) FeatureNames() map[string][]string {
 	all := map[string][]string{}
 	for t := range m.Schema.NumTypes() {
@@ -191,8 +193,8 @@ func (m *Meta) FeatureNames() map[string][]string {
 	return all
 }
 
-// Ranges returns where the vertices of each part and type begin, [P*T+1]; without types that is
-// Offsets.
+// Ranges returns where the vertices of each part and type begin, [P*T+1]. In a graph without types
+// it returns Offsets.
 func (m *Meta) Ranges() []int64 {
 	if m.Schema.Typed() {
 		return m.Starts
@@ -200,8 +202,8 @@ func (m *Meta) Ranges() []int64 {
 	return m.Offsets
 }
 
-// RankCounts returns the numbers of ranks on which the given number of parts can be trained: its
-// divisors.
+// RankCounts returns the numbers of ranks on which the given number of parts can be trained: the
+// divisors of that number.
 func RankCounts(parts int) (fit []int) {
 	for k := 1; k <= parts; k++ {
 		if parts%k == 0 {
@@ -211,8 +213,8 @@ func RankCounts(parts int) (fit []int) {
 	return fit
 }
 
-// RankRange returns the parts [first, last) of a rank. If ranks does not divide the parts, the
-// error lists the numbers of ranks that do.
+// RankRange returns the parts that a rank owns: first to last-1. If the number of ranks does not
+// divide the parts, the error lists the numbers that do.
 func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
 	if ranks < 1 || m.Parts%ranks != 0 {
 		fit := strings.ReplaceAll(strings.Trim(fmt.Sprint(RankCounts(m.Parts)), "[]"), " ", ", ")
@@ -223,7 +225,7 @@ func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
 	return rank * each, (rank + 1) * each, nil
 }
 
-// sumsFile holds the sum of the weights of each vertex's in-edges.
+// sumsFile holds, for each vertex, the sum of the weights of its in-edges.
 const sumsFile = "weight_sums.npy"
 
 func edgeRowsFile(part int) string {
@@ -281,10 +283,11 @@ func (m *Meta) layout() map[string]npy.Info {
 	return files
 }
 
-// check reports impossible values in m.
+// check returns an error if meta.json has values that no parts can have.
 func (m *Meta) check() error {
 	if m.Format != Format {
-		return fmt.Errorf("format version %d; this program reads version %d: partition again",
+		return fmt.Errorf("meta.json has format version %d, but this program reads version %d: "+
+			"partition again",
 			m.Format, Format)
 	}
 	if m.Parts < 1 || len(m.Offsets) != m.Parts+1 {
@@ -296,7 +299,7 @@ func (m *Meta) check() error {
 	if m.Features < 0 || m.Features > graph.MaxVertices || m.Edges < 0 || m.EdgeFeatures < 0 ||
 		m.EdgeFeatures > graph.MaxVertices || m.Entries < 0 ||
 		m.Entries > 0 && !m.Type().IsSparse() {
-		return fmt.Errorf("%w: %d features, %d edges are impossible counts", ErrMismatch,
+		return fmt.Errorf("%w: %d features and %d edges are impossible counts", ErrMismatch,
 			m.Features, m.Edges)
 	}
 	if err := task.CheckClasses(m.Task, m.Classes, m.Vertices); err != nil {
@@ -344,7 +347,7 @@ func (m *Meta) check() error {
 	return errors.Join(errs...)
 }
 
-// checkTypes reports types that do not describe the vertices.
+// checkTypes returns an error if the types in meta.json do not describe the vertices.
 func checkTypes(m *Meta) error {
 	t := m.Schema.NumTypes()
 	if err := m.Schema.Check(); err != nil || !m.Schema.Typed() {
@@ -378,13 +381,13 @@ func checkOffsets(offsets []int64, n int64) error {
 	return nil
 }
 
-// ReadMeta reads meta.json of a PARTS directory, without opening the data.
+// ReadMeta reads the meta.json of a PARTS directory, without opening its data.
 func ReadMeta(dir string) (*Meta, error) {
 	m, _, err := readMeta(dir)
 	return m, err
 }
 
-// readMeta returns meta.json and its hash.
+// readMeta returns the content of meta.json and its hash.
 func readMeta(dir string) (*Meta, string, error) {
 	path := filepath.Join(dir, metaFile)
 	text, err := mem.ReadFile(path)

@@ -12,10 +12,10 @@ import (
 	"halognn/src/base/mem"
 )
 
-// inUse is a mark: a file beside copies in shared memory that lists their names. A process locks
-// its mark from before it makes or maps copies until UnlinkShared. Shared memory that nobody frees
-// is lost to all jobs of the node: nobody locks the mark of a killed job, so the next job that
-// copies to shared memory removes the copies listed there.
+// inUse is a mark: a file beside copies in shared memory that lists the names of the copies. A
+// process locks its mark before it makes or maps copies, until UnlinkShared. If nobody frees shared
+// memory, all jobs of the node lose it. A killed job no longer locks its mark, so the next job that
+// copies to shared memory removes the copies that the mark lists.
 type inUse struct {
 	writing sync.Mutex
 	path    string
@@ -24,12 +24,13 @@ type inUse struct {
 
 const useMark = "use-"
 
-// useShared marks root, a directory of copies of some parts, as in use, and removes the copies
-// beside it that killed jobs of this user left. It returns nil if root cannot be marked: making
-// copies there then fails with the reason. It may remove a copy's name from a job that has not
-// marked its own directory yet: then the ranks of that job's node have a copy each.
+// useShared marks root, the directory for copies of these parts, as in use. It removes copies in
+// the directories beside root that killed jobs of this user left. It returns nil if root cannot be
+// marked; making copies there then fails with the reason. It may also remove the name of a copy of
+// a job that has not marked its own directory yet. Then each rank of that job's node has a copy of
+// its own.
 func useShared(root string) *inUse {
-	for range claimTries { // another process may remove the directory, empty as it is
+	for range claimTries { // another process may remove the directory while it is empty
 		_ = os.MkdirAll(root, 0o700)
 		if ownedByUs(root) != nil {
 			return nil
@@ -59,7 +60,8 @@ func useShared(root string) *inUse {
 	return nil
 }
 
-// note adds the name of a copy. If it cannot be written, neither can the copy.
+// note adds the name of a copy to the mark. It ignores errors, because if the mark cannot be
+// written, the copy cannot be written either.
 func (u *inUse) note(name string) {
 	if u == nil {
 		return
@@ -72,7 +74,7 @@ func (u *inUse) note(name string) {
 	}
 }
 
-// end says that the process no longer uses the directory.
+// end removes the mark, because the process no longer uses the directory.
 func (u *inUse) end() {
 	if u == nil {
 		return
@@ -86,8 +88,8 @@ func (u *inUse) end() {
 	}
 }
 
-// removeUnused removes the marks in dir that nobody locks and the copies that they list, but keeps
-// copies while another mark there is locked. It never waits.
+// removeUnused removes the marks in dir that nobody locks, and the copies that these marks list. It
+// keeps the copies if another mark in dir is locked. It never waits.
 func removeUnused(dir string) {
 	marks, _ := filepath.Glob(filepath.Join(dir, useMark+"*"))
 	if len(marks) == 0 || ownedByUs(dir) != nil {
@@ -98,7 +100,7 @@ func removeUnused(dir string) {
 	for _, mark := range marks {
 		unlock, err := flock.Try(mark, false)
 		if err != nil {
-			used = true // used by a job of the same parts, which now owns the copies
+			used = true // a job with the same parts uses the copies, and now owns them
 			continue
 		}
 		if text, err := mem.ReadFile(mark); err == nil {
@@ -114,18 +116,18 @@ func removeUnused(dir string) {
 		path := filepath.Join(dir, filepath.Base(name))
 		unlock, err := flock.Try(path+".lock", true)
 		if err != nil {
-			continue // another process copies
+			continue // another process makes this copy now
 		}
 		_ = removeCopy(path)
 		unlock()
 	}
-	_ = os.Remove(dir) // fails where another process copies, or keeps copies
+	_ = os.Remove(dir) // fails if another process makes copies there, or keeps some
 }
 
-// UnlinkShared removes the names of the topology copied into shared memory (CopyTopology). Mappings
-// stay valid, and the memory is freed when the last process ends, however it ends. Call it when all
-// ranks of the node have opened: a rank that opens later makes its own copy. Any number of
-// processes may call it.
+// UnlinkShared removes the names of the topology's copies in shared memory (CopyTopology). Mappings
+// stay valid, and the memory is freed when the last process ends, in whatever way it ends. Call it
+// when all ranks of the node have opened the shards: a rank that opens later makes its own copy.
+// Any number of processes may call it.
 func (s *Shards) UnlinkShared() error {
 	if !s.options.CopyTopology {
 		return nil
@@ -138,6 +140,6 @@ func (s *Shards) UnlinkShared() error {
 	}
 	s.use.end()
 	s.unlinked = true
-	_ = os.Remove(root) // fails while another process stages in it
+	_ = os.Remove(root) // fails while another process makes copies there
 	return errors.Join(errs...)
 }

@@ -7,8 +7,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Sizes returns shards with the sizes in m and no data: without topology, labels, identity and
-// original ids, and with splits that are the first vertices of each part.
+// Sizes returns shards that have the sizes in m but no data: no topology, labels, identity and
+// original ids. The splits are the first vertices of each part.
 func Sizes(m *Meta, dir string) *Shards {
 	s := &Shards{Meta: *m, Dir: dir, last: m.Vertices}
 	for k := range m.Splits {
@@ -28,7 +28,7 @@ func Sizes(m *Meta, dir string) *Shards {
 		if strings.HasPrefix(name, "part-") || strings.HasPrefix(name, "split-") {
 			continue
 		}
-		bytes := int64(info.DType[2] - '0') // the type is one like "<i4"
+		bytes := int64(info.DType[2] - '0') // types are texts such as "<i4"
 		for _, n := range info.Shape {
 			bytes *= int64(n)
 		}
@@ -40,5 +40,5 @@ func Sizes(m *Meta, dir string) *Shards {
 	return s
 }
 
-// HasTopology reports whether the shards have data, not only sizes.
+// HasTopology reports whether the shards have data, and not only sizes.
 func (s *Shards) HasTopology() bool { return s.topology.Graph.Indptr != nil }

@@ -15,7 +15,8 @@ import (
 	"halognn/src/data/dataset/table"
 )
 
-// The files that keep the ids of the source, in the dataset and in its parts.
+// sourceFiles maps the files with the ids of the source in a dataset to the names of their copies
+// in parts.
 var sourceFiles = map[string]string{
 	"original_id.npy": sourceIDFile, "original_name.npy": sourceNameFile,
 }
@@ -25,10 +26,10 @@ const (
 	sourceNameFile = "source_name.npy"
 )
 
-// ErrNoVertex is wrapped by errors about ids that the source does not have.
+// ErrNoVertex is wrapped by errors about an id that no vertex has in the source.
 var ErrNoVertex = errors.New("no such vertex")
 
-// sourceIDs copies the dataset's file of source ids, if it has one.
+// sourceIDs copies the file with the ids of the source, if the dataset has one.
 func (w *writer) sourceIDs() error {
 	for from, to := range sourceFiles {
 		if _, ok := w.ds.Meta.Files[from]; !ok {
@@ -54,16 +55,17 @@ func (w *writer) copyFile(from, name string) error {
 	return err
 }
 
-// SourceIDs holds the ids that vertices have in the source, indexed by their id in the dataset.
+// SourceIDs holds the id that each vertex has in the source. The index is the vertex's id in the
+// dataset.
 type SourceIDs struct {
 	vertices int
-	numbers  []int64 // nil if ids are words, or equal to those of the dataset
+	numbers  []int64 // nil if ids are words, or if they equal the ids in the dataset
 	names    []byte  // one line for each id; nil if ids are numbers
-	ends     []int   // [vertices] end of each line in names; made by Text
+	ends     []int   // [vertices] where the line of each id ends in names; the method Text makes it
 	file     io.Closer
 }
 
-// OpenSourceIDs maps the ids of the source. The caller closes them.
+// OpenSourceIDs maps the file with the ids of the source. The caller closes it.
 func (s *Shards) OpenSourceIDs() (*SourceIDs, error) {
 	ids := &SourceIDs{vertices: int(s.Vertices)}
 	for _, name := range sourceFiles {
@@ -101,7 +103,7 @@ func (i *SourceIDs) Close() error {
 	return i.file.Close()
 }
 
-// Text returns the source's id of vertex v of the dataset.
+// Text returns the id that vertex v of the dataset has in the source.
 func (i *SourceIDs) Text(v int) string {
 	switch {
 	case i.numbers != nil:
@@ -124,8 +126,8 @@ func (i *SourceIDs) Text(v int) string {
 	return string(i.names[begin:i.ends[v]])
 }
 
-// Find returns the vertices of the dataset that have these ids in the source, in the order given.
-// The cost is a pass over all ids. An id that no vertex has, or that is given twice, is an error.
+// Find returns the vertices of the dataset that have these ids in the source, in the order of ids.
+// It reads all ids once. It is an error if no vertex has an id, or if an id is given twice.
 func (i *SourceIDs) Find(ids []string) ([]int32, error) {
 	place := make(map[string]int, len(ids))
 	for k, id := range ids {
@@ -158,7 +160,8 @@ func (i *SourceIDs) Find(ids []string) ([]int32, error) {
 		}
 	default:
 		for k, id := range ids {
-			// as Text writes it: 7 and 007 would be one vertex given twice
+			// The text must be as Text writes it. Otherwise 7 and 007 would be one vertex that is
+			// given twice.
 			v, err := strconv.Atoi(id)
 			if err == nil && v >= 0 && v < i.vertices && strconv.Itoa(v) == id {
 				found[k] = int32(v)
@@ -172,7 +175,7 @@ func (i *SourceIDs) Find(ids []string) ([]int32, error) {
 	return found, nil
 }
 
-// example shows what ids look like.
+// example returns a text that shows what ids look like.
 func (i *SourceIDs) example() string {
 	if i.numbers == nil && i.names == nil {
 		return fmt.Sprintf("0 to %d", i.vertices-1)
@@ -184,14 +187,14 @@ func (i *SourceIDs) example() string {
 	return "such as " + strings.Join(first, " and ")
 }
 
-// has reports whether a vertex has an id.
+// has reports whether any vertex has this id.
 func (i *SourceIDs) has(id string) bool {
 	_, err := i.Find([]string{id})
 	return err == nil
 }
 
-// mayBe reports whether a word may be meant as an id: a vertex has it or, where ids are integers,
-// it is an integer.
+// mayBe reports whether a word may be meant as an id: some vertex has it as its id, or it is an
+// integer and all ids are integers.
 func (i *SourceIDs) mayBe(id string) bool {
 	if i.names == nil {
 		_, err := strconv.ParseInt(id, 10, 64)
@@ -200,14 +203,14 @@ func (i *SourceIDs) mayBe(id string) bool {
 	return i.has(id)
 }
 
-// noTable is the error about a first row that may be either a list of ids or a row of a table.
+// noTable returns the error about a first row that may be either a list of ids or a row of a table.
 func (i *SourceIDs) noTable(path, line string) error {
 	return fmt.Errorf("%s: %w: %.60q, the first row; write one id on each line or, if this is a "+
 		"table, put a row before it that names the column of ids id", path, ErrNoVertex, line)
 }
 
-// marked reports whether any id begins with # or %, after its type if it has one. If so, lines that
-// begin with # or % are not comments.
+// marked reports whether any id begins with # or %, apart from its type if ids begin with a type.
+// Then lines that begin with # or % are not comments.
 func (i *SourceIDs) marked() bool {
 	for _, at := range []string{"\n#", "\n%", "/#", "/%"} {
 		if bytes.Contains(i.names, []byte(at)) {
@@ -217,15 +220,15 @@ func (i *SourceIDs) marked() bool {
 	return len(i.names) > 0 && (i.names[0] == '#' || i.names[0] == '%')
 }
 
-// ReadIDs reads ids of vertices: one a line, or a column of a table, or a .npy of integers or
-// words. In a table it reads the column with a usual name of ids or, if there is none, the first
+// ReadIDs reads ids of vertices: one in each line, or a column of a table, or a .npy of integers or
+// words. Of a table it reads the column with a usual name of ids or, if there is none, the first
 // column. A first row "id" is always the name of the column. Lines that begin with # or % are
-// comments, unless ids of the source do.
+// comments, unless ids of the source begin like that.
 func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	if filepath.Ext(path) == ".npy" {
 		return readIDArray(path)
 	}
-	var line, fields []string // the first row, as one field and as several
+	var line, fields []string // the first row, once as one field and once as several
 	first := func(row *[]string) func(*table.Reader, []string) error {
 		return func(_ *table.Reader, words []string) error {
 			*row = slices.Clone(words)
@@ -268,7 +271,7 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 		return nil, err
 	case len(ids) == 0:
 		return nil, fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
-	case len(ids) == 1 && sep != table.None && !heading: // the row may be a list of ids on one line
+	case len(ids) == 1 && sep != table.None && !heading: // the one row may be a list of all ids
 		return nil, source.noTable(path, line[0])
 	case !known && !heading && len(ids) > 1 && source.has(ids[1]):
 		return nil, fmt.Errorf("%s: %w: the first row is %.60q, but ids are those of the source, "+
@@ -278,8 +281,8 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	return ids, nil
 }
 
-// eachRow calls visit with the rows of a text file, without comments. If ragged, rows may differ in
-// their number of fields. The words are valid until visit returns.
+// eachRow calls the function visit with the rows of a text file, but not with comments. If ragged
+// is set, rows may differ in their number of fields. The words are valid until visit returns.
 func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 	visit func(r *table.Reader, words []string) error) error {
 	r, err := table.OpenWords(path, sep, ragged)
@@ -306,12 +309,12 @@ func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 	}
 }
 
-// ReadLinks reads links by ids: rows of a source, a target and at least as many further ids as the
-// argument more says. They are rows of a text table, where a first row "source,target..." is a
-// heading unless both are vertices, or of a .npy of integers [n, 2+more]. If more is 0, whatever
-// follows the target in a row, such as a score, is ignored. Comments are those of ReadIDs. The
-// function full completes the id of an end of a link (0: source, 1: target) to the id in the source
-// data.
+// ReadLinks reads links: rows of the ids of a source, of a target, and of further vertices, of
+// which there are at least as many as the argument more says. They are rows of a text table, where
+// a first row "source,target..." is a heading unless both are vertices, or of a .npy of integers
+// [n, 2+more]. If more is 0, anything after the target in a row, such as a score, is ignored.
+// Comments are those of ReadIDs. The function full completes the id of an end of a link (0: source,
+// 1: target) to the id in the source data.
 func ReadLinks(path string, more int, source *SourceIDs,
 	full func(end int, id string) string) (rows [][]string, err error) {
 	want := "a source and a target"
@@ -369,7 +372,8 @@ func readIDArray(path string) ([]string, error) {
 	}
 	defer r.Close()
 	if len(r.Shape) != 1 || r.Shape[0] == 0 {
-		return nil, fmt.Errorf("%s: %w: shape %s; want a list of ids", path, ErrMismatch,
+		return nil, fmt.Errorf("%s: %w: shape %s; a list of ids must have one dimension, and at "+
+			"least one id", path, ErrMismatch,
 			npy.ShapeString(r.Shape))
 	}
 	if r.IsText() {

@@ -20,7 +20,8 @@ import (
 	"halognn/src/base/npy"
 )
 
-// stageRoot returns the directory that a file is copied to before it is mapped, or "".
+// stageRoot returns the directory to which a file is copied before it is mapped. It returns "" if
+// the file is mapped where it lies.
 func (s *Shards) stageRoot(name string) string {
 	root := s.options.Stage
 	if s.toShared(name) {
@@ -37,17 +38,18 @@ func (s *Shards) toShared(name string) bool {
 	return s.options.CopyTopology && slices.Contains(s.topologyFiles(), name)
 }
 
-// within returns the directory of copies of these parts below a shared one.
+// within returns the directory for copies of these parts, below a directory that several parts
+// share.
 func (s *Shards) within(shared string) string {
 	return filepath.Join(shared, ofUser()+s.identity)
 }
 
-// ofUser begins the names of this user's directories of copies.
+// ofUser returns how the names of this user's directories of copies begin.
 func ofUser() string { return fmt.Sprintf("halognn-%d-", os.Getuid()) }
 
-// path returns the path at which a file is read: its copy in Options.Stage, if there was one when
-// it was mapped (somebody may have removed it since), or the file itself. A copy in shared memory
-// has already lost its name, and a windowed file is never a copy.
+// path returns the path from which a file is read. That is its copy in Options.Stage, if the copy
+// existed when the file was mapped (somebody may have removed it since), or the file itself. A copy
+// in shared memory has already lost its name, and a windowed file is never copied.
 func (s *Shards) path(name string) string {
 	if root := s.stageRoot(name); root != "" && !s.windowed(name) {
 		copied := filepath.Join(root, name)
@@ -65,9 +67,10 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// stage maps the copy of a file in root, and makes the copy if it is missing or, by Options.Verify,
-// damaged. If several processes of a node do so at once, a lock lets one copy while the others
-// wait. It maps under the lock too, so that UnlinkShared cannot remove the copy in between.
+// stage maps the copy of a file in root. It makes the copy if it is missing or, with
+// Options.Verify, damaged. If several processes of a node call it at once, a lock lets one of them
+// copy while the others wait. It maps under the same lock, so that UnlinkShared cannot remove the
+// copy in between.
 func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
 	if s.options.Waiting != nil {
@@ -76,7 +79,7 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 	}
 	unlock, err := s.claim(root, path)
 	for range claimTries {
-		// MkdirAll returns ErrExist if the directory is removed in the meantime
+		// another process may remove the directory meanwhile; MkdirAll then returns ErrExist
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			break
 		}
@@ -95,7 +98,7 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 		s.noteCopy(path)
 		if err := copyFile(filepath.Join(s.Dir, name), path, want); err != nil {
 			if errors.Is(err, errCopying) {
-				err = fmt.Errorf("%w; it takes %d bytes there: %s", err, want.Bytes,
+				err = fmt.Errorf("%w; the copy takes %d bytes there: %s", err, want.Bytes,
 					s.elsewhere(root, "with more room"))
 			}
 			return nil, err
@@ -108,8 +111,9 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 	return npy.Open(path)
 }
 
-// sound reports whether an existing copy has the right hash, if Options.Verify asks. One process of
-// the node reads the copy; the others, which wait for its lock, find the result in the lock file.
+// sound reports whether an existing copy has the right hash. It compares only with Options.Verify.
+// One process of the node reads the copy. The others wait for the lock, and then find the result in
+// the lock file.
 func (s *Shards) sound(path string, want npy.Info) bool {
 	if !s.options.Verify {
 		return true
@@ -129,8 +133,8 @@ func (s *Shards) sound(path string, want npy.Info) bool {
 	return true
 }
 
-// begun is when this process began, by a clock that all processes of the node share and nobody
-// sets: not the wall clock, nor that of a file server.
+// begun is when this process began. It is measured by a clock that all processes of the node share
+// and that nobody sets, so it is neither the wall clock nor the clock of a file server.
 var begun = sinceBoot()
 
 func sinceBoot() int64 {
@@ -139,17 +143,17 @@ func sinceBoot() int64 {
 	return t.Nano()
 }
 
-// noteSound writes into the lock file of a copy that it has the right hash now. This process holds
-// the lock.
+// noteSound writes into the lock file of a copy that the copy has the right hash now. The caller
+// must hold the lock.
 func noteSound(path string) {
 	note := fmt.Sprintf("%s\n%d", flock.ThisProcess().Space, sinceBoot())
-	// without the note the copy is read once more
+	// if the note cannot be written, the copy is read once more
 	_ = os.WriteFile(path+".lock", []byte(note), 0o600)
 }
 
-// removePieces removes unfinished copies of path that killed processes of this node left; this
-// process holds the lock of path. It keeps those of other nodes: if the directory is not local,
-// their locks may not be seen here.
+// removePieces removes unfinished copies of the file at path that killed processes of this node
+// left. The caller must hold the lock of path. It keeps unfinished copies of other nodes: if the
+// directory is not local, this node may not see their locks.
 func removePieces(path string) {
 	host := pieceHost()
 	pieces, _ := os.ReadDir(filepath.Dir(path))
@@ -161,12 +165,12 @@ func removePieces(path string) {
 	}
 }
 
-// The name of an unfinished copy is that of the copy, pieceMark, a number, @ and pieceHost.
+// An unfinished copy has the name of the copy, followed by pieceMark, a number, @ and pieceHost.
 const pieceMark = ".tmp-"
 
 func pieceHost() string { return flock.ThisProcess().Host }
 
-// elsewhere says how to do without root, or which other directory to choose.
+// elsewhere says how to do without the directory root, or what other directory to choose.
 func (s *Shards) elsewhere(root, which string) string {
 	if root != s.within(s.options.Stage) {
 		return "set topology.load to map"
@@ -174,11 +178,11 @@ func (s *Shards) elsewhere(root, which string) string {
 	return "set run.stage_dir to a directory " + which + ", or leave it empty"
 }
 
-// claimTries bounds how often the UnlinkShared of other processes may remove the directory during
-// claim.
+// claimTries is how many times claim is tried, because UnlinkShared of other processes may remove
+// the directory in the meantime.
 const claimTries = 1000
 
-// claim makes the directories of path and takes its lock.
+// claim makes the directories above path and takes the lock of path.
 func (s *Shards) claim(root, path string) (unlock func(), err error) {
 	if err := forAll(s.options.Stage); err != nil {
 		return nil, err
@@ -192,17 +196,18 @@ func (s *Shards) claim(root, path string) (unlock func(), err error) {
 	return lock(path)
 }
 
-// forAll makes the directory in which users have directories of their own, if it is missing: open
-// to all users if its parent is, as /tmp, and otherwise as the umask says. It refuses one in which
-// any user may rename another's directory.
+// forAll makes a directory in which each user has a directory of their own, if it is missing. It is
+// open to all users if the directory above it is, like /tmp; otherwise it gets the permissions that
+// the umask leaves. forAll returns an error if any user may rename the directory of another user
+// there.
 func forAll(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	if info, err := os.Stat(dir); err == nil {
 		if mode := info.Mode(); mode&0o002 != 0 && mode&fs.ModeSticky == 0 {
-			return fmt.Errorf("%s: any user may rename what is in it: chmod +t it, or take a "+
-				"directory of your own", dir)
+			return fmt.Errorf("any user may rename what is in %s: give it the sticky bit (chmod "+
+				"+t), or choose a directory of your own", dir)
 		}
 		return nil
 	}
@@ -224,8 +229,8 @@ func forAll(dir string) error {
 	return nil // another process was faster
 }
 
-// makeSticky makes a directory with the mode of /tmp. It sets the mode before the name, so nobody
-// sees it with another mode.
+// makeSticky makes a directory with the permissions of /tmp. It sets them before the directory gets
+// its name, so nobody sees it with other permissions.
 func makeSticky(parent, dir string) error {
 	tmp, err := os.MkdirTemp(parent, filepath.Base(dir)+pieceMark)
 	if err != nil {
@@ -240,7 +245,7 @@ func makeSticky(parent, dir string) error {
 	return err
 }
 
-// ownedByUs rejects a directory of our name that another user put into a shared place.
+// ownedByUs returns an error if another user has put a directory of this name into a shared place.
 func ownedByUs(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -248,7 +253,7 @@ func ownedByUs(dir string) error {
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok ||
 		int(stat.Uid) != os.Getuid() {
-		return fmt.Errorf("%s belongs to another user; remove it", dir)
+		return fmt.Errorf("%s belongs to another user; ask that user to remove it", dir)
 	}
 	return nil
 }
@@ -269,10 +274,11 @@ func copyFile(src, dst string, want npy.Info) error {
 	if err != nil {
 		return fmt.Errorf("%w %s to %s: %w", errCopying, src, filepath.Dir(dst), err)
 	}
-	defer os.Remove(out.Name()) // has no effect after the rename
+	defer os.Remove(out.Name()) // does nothing after the rename
 	sum := xxhash.New()
 	_, err = io.CopyBuffer(io.MultiWriter(out, sum), struct{ io.Reader }{in}, make([]byte, 4<<20))
-	if err == nil { // a node that crashes leaves no copy with holes under the name
+	// synced, so that a crash of the node leaves no incomplete copy with the final name
+	if err == nil {
 		err = out.Sync()
 	}
 	if err := errors.Join(err, out.Close()); err != nil {
@@ -290,7 +296,7 @@ const (
 	ofCopy     = "this copy in run.stage_dir is removed: start again, and it is made anew"
 )
 
-// cure returns what to do about the damaged file at path. It removes one that is a copy.
+// cure says what to do about the damaged file at path. If it is a copy, it removes the copy.
 func (s *Shards) cure(path string) string {
 	if s.options.Stage == "" || !strings.HasPrefix(path, s.within(s.options.Stage)) {
 		return ofOriginal
@@ -308,21 +314,21 @@ func (s *Shards) noteCopy(path string) {
 	s.copies = append(s.copies, path)
 }
 
-// Discard removes the names of the copies that this process made, in Options.Stage too: for a job
-// that ends before it could use them. Copies that were there before stay. Any rank that has opened
-// may call it; mappings stay valid.
+// Discard removes the names of the copies that this process made, also in Options.Stage. A job
+// calls it if it ends before it could use them. Copies that were there before stay. Any rank that
+// has opened the shards may call it; mappings stay valid.
 func (s *Shards) Discard() error {
 	s.copying.Lock()
 	copies := s.copies
 	s.copies = nil
 	s.copying.Unlock()
 	var errs []error
-	if !s.unlinked { // only once: later the names may belong to another job
+	if !s.unlinked { // only once, because later the names may belong to another job
 		errs = append(errs, s.UnlinkShared())
 	}
 	for _, path := range copies {
 		errs = append(errs, unlink(path))
-		// fails while it holds other copies; so does the next call
+		// fails while the directory holds other copies, as does the next call
 		_ = os.Remove(filepath.Dir(path))
 	}
 	if s.options.Stage != "" {
@@ -331,7 +337,7 @@ func (s *Shards) Discard() error {
 	return errors.Join(errs...)
 }
 
-// unlink removes a copy and its lock, once nobody is making it.
+// unlink removes a copy and its lock, but waits while another process makes the copy.
 func unlink(path string) error {
 	unlock, err := lock(path)
 	if errors.Is(err, fs.ErrNotExist) { // another process was faster
@@ -343,7 +349,7 @@ func unlink(path string) error {
 	return removeCopy(path)
 }
 
-// removeCopy removes a copy, pieces of it and its lock, which the caller has.
+// removeCopy removes a copy, its unfinished pieces and its lock. The caller must hold the lock.
 func removeCopy(path string) error {
 	removePieces(path)
 	var errs []error

@@ -9,37 +9,41 @@ import (
 	"halognn/src/data/dataset"
 )
 
-// The features that Write makes from the graph, for a dataset or vertex types without features.
+// The kinds of features that Write can make from the graph, if the dataset or a vertex type has no
+// features.
 const (
-	FeaturesDegree = "degree" // ln(1 + in-degree), and a 1 in the column of its bucket
-	FeaturesOnes   = "ones"   // a 1
+	// ln(1 + in-degree), and a 1 in the column for the range of the in-degree
+	FeaturesDegree = "degree"
+	FeaturesOnes   = "ones" // a 1
 )
 
-// degreeBuckets is the number of bucket columns of FeaturesDegree. Bucket b has the in-degrees from
-// 2^b - 1 to 2^(b+1) - 2, the last bucket also all larger ones. The number is fixed, so that rows
-// mean the same in every graph, and a model trained on one graph can predict others.
+// degreeBuckets is the number of columns for ranges of the in-degree in FeaturesDegree. Range b
+// holds the in-degrees 2^b - 1 to 2^(b+1) - 2; the last range also holds all larger ones. The
+// number is fixed, so that rows mean the same in every graph, and a model trained on one graph can
+// predict another.
 const degreeBuckets = 15
 
-// CheckFeatures returns an error if features of a kind cannot be made for a dataset, or for its
-// vertex types without features; "" makes none.
+// CheckFeatures returns an error if features of this kind cannot be made for a dataset, or for
+// those of its vertex types that have no features. "" makes none, which is always possible.
 func CheckFeatures(kind string, m *dataset.Meta) error {
 	switch {
 	case kind == "":
 		return nil
 	case structuralCols(kind) == 0:
-		return fmt.Errorf("%q features cannot be made of a graph; use %s or %s", kind,
+		return fmt.Errorf("%q features cannot be made from a graph; use %s or %s", kind,
 			FeaturesDegree, FeaturesOnes)
 	case m.Schema.Typed() && m.Featureless() == nil:
 		return errors.New("all vertex types of the dataset have features; leave --features out, " +
 			"which keeps them")
 	case m.Features > 0:
-		return fmt.Errorf("the dataset has %d feature columns, and %s features are for one "+
-			"without any; leave --features out, which keeps them", m.Features, kind)
+		return fmt.Errorf("the dataset has %d feature columns, but %s features are for a dataset "+
+			"without any; leave --features out, which keeps the columns", m.Features, kind)
 	}
 	return nil
 }
 
-// structuralCols returns the columns of the features of a kind; 0 for an unknown kind.
+// structuralCols returns the number of columns of the features of this kind. It returns 0 for an
+// unknown kind.
 func structuralCols(kind string) int {
 	switch kind {
 	case FeaturesDegree:
@@ -50,7 +54,8 @@ func structuralCols(kind string) int {
 	return 0
 }
 
-// RowSizes returns the bytes of a row of each vertex type, in parts with features of this kind.
+// RowSizes returns the bytes of a row of each vertex type, in parts that have features of this
+// kind.
 func RowSizes(m *dataset.Meta, features string) []int64 {
 	sizes := make([]int64, m.Schema.NumTypes())
 	for t := range sizes {
@@ -61,8 +66,8 @@ func RowSizes(m *dataset.Meta, features string) []int64 {
 	return sizes
 }
 
-// structuralRow sets the row of a vertex from its in-degree d: a single 1, or for FeaturesDegree
-// ln(1+d) and the one-hot bucket of d.
+// structuralRow sets the row of a vertex with in-degree d: a single 1, or for FeaturesDegree
+// ln(1+d) and a 1 in the column for the range of d.
 func structuralRow(row []float32, d int64) {
 	clear(row)
 	if len(row) == 1 {

@@ -2,14 +2,14 @@ package shard
 
 import "halognn/src/data/dataset"
 
-// Team are the processes that write parts together. Each calls Write with the same layout and a
-// dataset of its own, and the methods wait for all.
+// Team is the group of processes that write parts together. Each process calls Write with the same
+// layout and its own open dataset. The methods wait for all processes.
 type Team interface {
 	Rank() int
 	Size() int
-	// Gather returns the bytes mine of every process, by rank.
+	// Gather returns the bytes that each process passed as mine, by rank.
 	Gather(mine []byte) ([][]byte, error)
-	// Agree returns an error to all processes if one has an error.
+	// Agree returns an error to all processes if any process passed one as mine.
 	Agree(mine error) error
 }
 
@@ -21,7 +21,7 @@ func (Alone) Size() int                            { return 1 }
 func (Alone) Gather(mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
 func (Alone) Agree(mine error) error               { return mine }
 
-// begin makes the temporary directory of the team. The caller calls end.
+// begin makes the temporary directory of the team. The caller must call the function end.
 func begin(team Team, dir string) (tmp string, end func(), err error) {
 	end = func() {}
 	if team.Rank() == 0 {

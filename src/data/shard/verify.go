@@ -16,19 +16,19 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Verify reads everything: the hash of every file, the rules of the CSC, original ids, label ranges
-// and splits. It reports the first error of each. A file that shrinks meanwhile is an error, not a
-// crash.
+// Verify reads everything: the hash of every file, the rules of the CSC, original ids, ranges of
+// labels, and splits. It reports the first error of each. If a file shrinks meanwhile, that is an
+// error, not a crash.
 func (s *Shards) Verify() error {
 	return mem.Guard(func() error {
 		return errors.Join(s.verifyHashes(slices.Sorted(maps.Keys(s.Files))), s.verifyContent())
 	})
 }
 
-// VerifyHashes reads the files of the parts [first, last) and, if shared, those common to all
-// parts, and compares their hashes with meta.json. It reads the copy of a staged file; with
-// Options.Verify it skips staged files, which are compared when they are copied or found. The cost
-// is one sequential read.
+// VerifyHashes reads the files of the parts first to last-1 and, if shared is set, the files common
+// to all parts, and compares their hashes with meta.json. Of a file that was copied it reads the
+// copy. With Options.Verify it skips files that were copied, because their hashes were compared
+// when they were copied or found. It reads each file once, from beginning to end.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
 	for k := first; k < last && s.EdgeFeatures > 0; k++ {
@@ -48,7 +48,7 @@ func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	return mem.Guard(func() error { return s.verifyHashes(names) })
 }
 
-// commonFiles are the files that all parts have in common.
+// commonFiles lists the files that are common to all parts.
 func (s *Shards) commonFiles() (names []string) {
 	for name := range s.Files {
 		if !strings.HasPrefix(name, "part-") {
@@ -64,7 +64,7 @@ func (s *Shards) verifyHashes(names []string) error {
 		path := s.path(name)
 		sum, err := npy.Hash(path)
 		if errors.Is(err, fs.ErrNotExist) && path != filepath.Join(s.Dir, name) {
-			continue // somebody removed the copy, which is no damage: the mapping stays
+			continue // somebody removed the copy; that is no damage, because the mapping stays
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -115,11 +115,11 @@ func (s *Shards) verifyContent() error {
 	return errors.Join(errs...)
 }
 
-// SplitOf returns the index of the split that is opened.
+// SplitOf returns the index of the split that is open.
 func SplitOf(s *Shards) int { return s.options.Split }
 
-// verifySplit checks the open split. Its order follows the original ids, so it is checked only if
-// these are sound.
+// verifySplit checks the open split. Its lists are in the order of original ids, so their order is
+// checked only if sound says that the original ids are correct.
 func verifySplit(s *Shards, sound bool) error {
 	at := func(i int) string {
 		return s.path(dataset.SplitFile(s.options.Split, graph.SplitNames[i]))
@@ -138,7 +138,7 @@ func verifySplit(s *Shards, sound bool) error {
 	return errors.Join(errs...)
 }
 
-// checkEntries checks the sparse rows of all parts.
+// checkEntries checks the entries of sparse rows, in all parts.
 func checkEntries(s *Shards) error {
 	for k := range s.Parts {
 		p, err := s.OpenPart(k)
@@ -154,7 +154,7 @@ func checkEntries(s *Shards) error {
 	return nil
 }
 
-// checkSums compares the sums of weights with the weights.
+// checkSums checks that the sums of weights are those of the weights.
 func checkSums(s *Shards) error {
 	t := &s.topology
 	for v, sum := range t.WeightSums {
@@ -191,8 +191,8 @@ func (s *Shards) checkLabels() error {
 	return nil
 }
 
-// checkSplit reports a vertex that lies outside its part, out of original order, or has no label
-// though the task needs one.
+// checkSplit reports a vertex that lies outside its part, is out of the order of original ids, or
+// has no label although the task needs one.
 func (s *Shards) checkSplit(list *splitView) error {
 	original := s.topology.Original
 	for k := range s.Parts {

@@ -26,23 +26,25 @@ import (
 	"halognn/src/topology/partition"
 )
 
-// Layout holds the new id of every vertex, as partition.Order returns it, and its origin.
+// Layout holds the new id of every vertex, as partition.Order returns it, and how it was made.
 type Layout struct {
 	NewID   []graph.VertexID // [N] new id of each vertex of the dataset: a permutation
 	Offsets []int64          // [P+1] first new id of each part
 	Report  partition.Report
-	Origin  Origin // Dataset, Identity and Scaling are filled in by Write
+	Origin  Origin // Write fills in Dataset, Identity and Scaling
 }
 
-// Write writes the parts of ds to dir, which must not exist or be an empty directory. Files are
-// written under a temporary name beside it, which is renamed when complete; an error in any process
-// of the team leaves nothing. Equal input gives equal bytes, whatever the team.
+// Write writes the parts of ds to dir, which must not exist or must be an empty directory. It
+// writes files under a temporary name beside dir, and renames that when all are complete. After an
+// error in any process of the team nothing is left. Equal input gives equal bytes, whatever the
+// team is.
 //
-// Each process writes some of the files, and a range of every array that has an entry for each
+// Each process writes some of the files, and one range of every array that has an entry for each
 // edge.
 //
-// Memory beside the mapped dataset: 4 bytes a vertex, and 2 MiB per CPU. Features are read row by
-// row in new order, so a dataset that does not fit in memory costs a random read per row.
+// Besides the mapped dataset, it takes 4 bytes of memory for each vertex, and 2 MiB for each CPU.
+// It reads features row by row in the new order. So if the dataset does not fit in memory, each row
+// costs a random read.
 func Write(dir string, ds *dataset.Dataset, l Layout, team Team) error {
 	tmp, end, err := begin(team, dir)
 	defer end()
@@ -73,11 +75,11 @@ type writer struct {
 	team     Team
 	original []int32 // [N] id in the dataset for each new id
 	mu       sync.Mutex
-	meta     Meta                   // its Files are guarded by mu
+	meta     Meta                   // mu guards its Files
 	shared   map[string]*npy.Shared // guarded by mu
 }
 
-// write writes this process's share.
+// write writes the share of this process.
 func (w *writer) write() error {
 	m := &w.ds.Meta
 	if err := CheckFeatures(w.l.Origin.Features, m); err != nil {
@@ -122,15 +124,16 @@ func (w *writer) write() error {
 	return group.Wait()
 }
 
-// tasks returns what this process writes. Every process writes ranges of the edges; each other
-// file, the largest first, goes to the process with the least to write so far.
+// tasks returns functions that write the share of this process. Every process writes ranges of the
+// arrays over edges. Each other file, the largest first, goes to the process that has the least to
+// write so far.
 func (w *writer) tasks() (own []func() error) {
 	m := &w.ds.Meta
 	own = append(own, w.indices)
 	if m.Weighted {
 		own = append(own, w.weights)
 	}
-	if w.team.Rank() == 0 { // rank 0 writes meta.json, which has the counts of the splits
+	if w.team.Rank() == 0 { // rank 0 writes meta.json, which has the sizes of the splits
 		own = append(own, w.splits, w.links)
 	}
 	type file struct {
@@ -182,8 +185,8 @@ func (w *writer) tasks() (own []func() error) {
 	return own
 }
 
-// join finishes the files that all processes write, and gives each process the description of all
-// files.
+// join finishes the files that all processes write. It then gives each process the descriptions of
+// all files.
 func (w *writer) join() (err error) {
 	for _, name := range slices.Sorted(maps.Keys(w.shared)) {
 		var sum []byte
@@ -217,7 +220,7 @@ func (w *writer) join() (err error) {
 	return w.team.Agree(err)
 }
 
-// finish describes the parts and renames them into place.
+// finish writes meta.json, and gives the directory its final name.
 func (w *writer) finish(dir string) error {
 	if w.team.Rank() > 0 {
 		return nil
@@ -235,8 +238,8 @@ func (w *writer) finish(dir string) error {
 	return dataset.Finish(w.dir, dir)
 }
 
-// types sets how the parts describe vertex types. Vertices of a type must lie together in every
-// part.
+// types sets how the parts describe vertex types. It returns an error if the vertices of a type do
+// not lie together in every part.
 func (w *writer) types() error {
 	m, of := &w.meta, &w.ds.Meta
 	m.Schema, m.Tables, m.LabelType = of.Schema, slices.Clone(of.Tables), of.LabelType
@@ -285,7 +288,7 @@ func (w *writer) columns() error {
 	return out.close()
 }
 
-// invert checks the layout and sets original.
+// invert checks the layout and fills in w.original, the inverse of NewID.
 func (w *writer) invert() error {
 	n := w.meta.Vertices
 	if w.meta.Parts < 1 || int64(len(w.l.NewID)) != n {
@@ -324,7 +327,7 @@ func put[T npy.Element](w *writer, name string, data []T, shape ...int) error {
 	return err
 }
 
-// writeFile writes an array by calling write(), and leaves nothing if that fails.
+// writeFile writes an array by calling the function write. It leaves nothing if that fails.
 func (w *writer) writeFile(name, dtype string, shape []int, write func(*npy.Writer) error) error {
 	out, err := npy.Create(filepath.Join(w.dir, name), dtype, shape...)
 	if err != nil {
@@ -341,7 +344,7 @@ func (w *writer) writeFile(name, dtype string, shape []int, write func(*npy.Writ
 	return nil
 }
 
-// stream writes an array element by element. The first error is kept for close.
+// stream writes an array element by element. It keeps the first error for the method close.
 type stream[T npy.Element] struct {
 	w      *writer
 	name   string
@@ -382,7 +385,7 @@ func (s *stream[T]) close() error {
 	return nil
 }
 
-// pointers writes the row pointers of the parts; the argument of holds the row pointers of the
+// pointers writes the row pointers of the parts. The argument of has the row pointers of the
 // dataset.
 func (w *writer) pointers(name string, of []int64) error {
 	out, err := newStream[int64](w, name, len(of))
@@ -398,8 +401,9 @@ func (w *writer) pointers(name string, of []int64) error {
 	return out.close()
 }
 
-// edges writes this process's range of an array with an entry for each edge. The function values
-// appends the entries of edges first to last-1, which are in-edges of vertex v of the dataset.
+// edges writes this process's range of an array that has an entry for each edge. The function
+// values appends the entries of the edges first to last-1, which are in-edges of vertex v of the
+// dataset.
 func edges[T npy.Element](w *writer, name string,
 	values func(to []T, v int32, first, last int64) ([]T, error)) error {
 	out, err := npy.CreateShared(filepath.Join(w.dir, name), w.team.Rank(), w.team.Size(),
@@ -466,7 +470,7 @@ func (w *writer) weights() error {
 		})
 }
 
-// sums writes the sum of each vertex's weights, computed by weightSum.
+// sums writes the sum of the weights of each vertex's in-edges.
 func (w *writer) sums() error {
 	out, err := newStream[float32](w, sumsFile, int(w.meta.Vertices))
 	if err != nil {
@@ -478,7 +482,7 @@ func (w *writer) sums() error {
 	return out.close()
 }
 
-// weightSum adds in float64, in the order of the edges.
+// weightSum adds the weights in float64, in the order of the edges.
 func weightSum(weights []float32) float32 {
 	sum := 0.0
 	for _, x := range weights {
@@ -515,7 +519,7 @@ func (w *writer) splits() error {
 	return nil
 }
 
-// split writes the split of index k, and counts it in sizes.
+// split writes the split with index k, and counts in sizes how many of its vertices each part has.
 func (w *writer) split(k int, s graph.Split, sizes []SplitSizes) error {
 	for i, list := range s.Lists() {
 		name, ids := dataset.SplitFile(k, graph.SplitNames[i]), make([]graph.VertexID, len(*list))
@@ -542,9 +546,9 @@ func (w *writer) partOf(id graph.VertexID) int {
 	return sort.Search(w.meta.Parts-1, func(k int) bool { return int64(id) < w.meta.Offsets[k+1] })
 }
 
-// makePart makes the directory of a file of a part or a split.
+// makePart makes the directory for a file of a part or of a split.
 func (w *writer) makePart(name string) error {
-	// MkdirAll would make w.dir again, which a signal may have removed
+	// MkdirAll would make w.dir again, which a signal may have removed.
 	err := os.Mkdir(filepath.Join(w.dir, filepath.Dir(name)), 0o777)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -552,7 +556,7 @@ func (w *writer) makePart(name string) error {
 	return err
 }
 
-// edgeRows writes the feature rows of the edges into a part.
+// edgeRows writes the feature rows of the edges into one part.
 func (w *writer) edgeRows(part int) error {
 	name, cols, indptr := edgeRowsFile(part), w.meta.EdgeFeatures, w.ds.Graph.Indptr
 	if err := w.makePart(name); err != nil {
@@ -574,7 +578,7 @@ func (w *writer) edgeRows(part int) error {
 	})
 }
 
-// features writes table i: part i / T, type i % T.
+// features writes feature table i: part i / T, vertex type i % T.
 func (w *writer) features(i int) error {
 	name, t := featuresFile(&w.meta, i), i%w.meta.Schema.NumTypes()
 	if err := w.makePart(name); err != nil {

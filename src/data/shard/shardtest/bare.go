@@ -11,11 +11,11 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// BareOptions say what the graph of Bare has besides edges and labels.
+// BareOptions say what the graph that Bare writes has besides edges and labels.
 type BareOptions struct{ Links, EdgeFeatures, Sparse bool }
 
-// Bare writes a graph of one type without features, or with sparse ones of different lengths, whose
-// vertices mostly have in-edges from their own class.
+// Bare writes a graph of one type, without features, or with sparse rows of different lengths. Most
+// in-edges of a vertex come from its own class.
 func Bare(t testing.TB, o BareOptions) string {
 	t.Helper()
 	const n, classes = 240, 3

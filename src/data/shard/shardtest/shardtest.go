@@ -1,5 +1,5 @@
-// Package shardtest makes parts for tests: a generated graph, cut by LDG, written below the test's
-// directory and open until the test ends.
+// Package shardtest makes parts for tests. It generates a graph and cuts it by LDG. The parts lie
+// below the test's directory and are open until the test ends.
 package shardtest
 
 import (
@@ -14,14 +14,15 @@ import (
 // Options choose how the graph is partitioned.
 type Options struct {
 	Parts    int    // number of parts
-	Features string // kind of features to make from the graph; empty: none
+	Features string // which features to make from the graph; empty for none
 
-	// Order scores the vertices, and the highest come first in their part. part [N] is the part of
-	// every vertex. nil scores by in-degree, as `halognn partition` does.
+	// Order returns a score for each vertex; the vertices with the highest scores come first in
+	// their part. part [N] is the part of every vertex. If Order is nil, the score is the
+	// in-degree, as in `halognn partition`.
 	Order func(t testing.TB, d *dataset.Dataset, part []int32) []float32
 }
 
-// Open generates the graph, writes its parts and opens them. Equal options give equal parts.
+// Open generates the graph, writes its parts and opens them. Equal arguments give equal parts.
 func Open(t testing.TB, graph dataset.GenerateOptions, o Options) *shard.Shards {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")

@@ -14,9 +14,9 @@ import (
 	"halognn/src/model/task"
 )
 
-// TypedLinks imports a graph of authors, papers and venues, splits its links from authors to
-// papers, and cuts it into four parts. Links are random, or join vertices of one class, which can
-// be learned from the features.
+// TypedLinks imports a graph of authors, papers and venues, makes links of the edges from authors
+// to papers, and cuts the graph into four parts. If random is set, links are random. Otherwise they
+// join vertices of one class, which a model can learn from the features.
 func TypedLinks(t testing.TB, authors, papers, degree int, random bool) *shard.Shards {
 	t.Helper()
 	const classes, features = 4, 12
