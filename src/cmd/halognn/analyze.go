@@ -15,7 +15,7 @@ import (
 	"halognn/src/step/ranking"
 )
 
-// analyzeFlags are the flags of analyze.
+// analyzeFlags has the flags of the command analyze.
 type analyzeFlags struct {
 	config         string
 	sets, policies []string

@@ -15,7 +15,7 @@ import (
 	"halognn/src/runs/config"
 )
 
-// blocksFlags are the flags of blocks.
+// blocksFlags has the flags of the command blocks.
 type blocksFlags struct {
 	config, out  string
 	sets         []string

@@ -23,7 +23,7 @@ import (
 	"halognn/src/runs/record"
 )
 
-// inferFlags are the flags of infer that every rank reads.
+// inferFlags has those flags of the command infer that every rank reads.
 type inferFlags struct {
 	run, mode, parts, vertices string
 	checkpoint                 string

@@ -38,7 +38,7 @@ type rankJob struct {
 	comm     comm.Comm
 	config   *config.Config
 	env      train.Env
-	held     *rundir.Lock // rank 0: the lock of the run directory
+	held     *rundir.Lock // lock of the run directory; set on rank 0 only
 	headroom headroom     // measured before anything was opened
 	close    func() error
 }

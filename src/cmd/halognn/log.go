@@ -30,7 +30,7 @@ const levelProgress = slog.LevelInfo - 1
 // logFormats are the values of --log-format.
 var logFormats = []string{"text", "json"}
 
-// logFlags say how loudly and in which form the program speaks.
+// logFlags has the flags that choose the form of messages and turn off all but errors.
 type logFlags struct {
 	format string
 	quiet  bool

@@ -16,7 +16,7 @@ import (
 	"halognn/src/runs/config"
 )
 
-// planFlags are the flags of plan.
+// planFlags has the flags of the command plan.
 type planFlags struct {
 	parts, config, out  string
 	trace               string

@@ -20,7 +20,7 @@ import (
 // is one part for each rank.
 const assumedCut = 0.2
 
-// graphSizes are the flags of plan that describe a graph without parts.
+// graphSizes has the flags of the command plan that describe a graph without parts.
 type graphSizes struct {
 	preset, featureType      string
 	vertices, edges          int

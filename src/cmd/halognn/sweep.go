@@ -24,7 +24,7 @@ import (
 	"halognn/src/runs/report"
 )
 
-// sweepFlags are the flags of sweep.
+// sweepFlags has the flags of the command sweep.
 type sweepFlags struct {
 	config, out, launcher string
 	splits                string // "all", or values of data.split

@@ -75,7 +75,7 @@ func trainCommand(p *process) *cobra.Command {
 	return c
 }
 
-// trainFlags are the flags of train that every rank reads.
+// trainFlags has those flags of the command train that every rank reads.
 type trainFlags struct {
 	config, resume, profile string
 	sets                    []string

@@ -155,9 +155,9 @@ func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error 
 		return nil
 	}
 	if hops == 0 || o.Batch == 0 {
-		return fmt.Errorf("--weights %s needs --config, or --fanouts and --batch: "+
-			"sample.fanouts of "+
-			"the runs to come, and the seeds of a minibatch of all ranks together", w.by)
+		return fmt.Errorf("--weights %s samples minibatches, so it needs --config, or --fanouts "+
+			"and --batch: sample.fanouts of the runs to come, and the seeds of a minibatch of "+
+			"all ranks together", w.by)
 	}
 	return o.Check()
 }

@@ -10,13 +10,13 @@
 //	                         order of their columns: int32 [entries, 2], a column and the
 //	                         bits of a float32, or [entries, 1] where all values are 1
 //	          feature_indptr.npy  int64 [N+1]  where the entries of each sparse row begin
-//	          feature_scale.npy   float32 [F], factors of int8 columns; only if there are such
+//	          feature_scale.npy   float32 [F], scales of the columns; only with int8 features
 //	          labels.npy     int32 [N], -1 = none; with several labels a vertex, uint8 [N, C] of 0
 //	                         and 1
 //	          train.npy valid.npy test.npy   int32 vertex ids, ascending, no vertex twice
 //	          split-0001/train.npy ...       further splits; a run chooses one
-//	          links/train.npy valid.npy test.npy   of the task of links, int32 [n, 2]: source and
-//	                         target; those of validation and test are no edges of the graph
+//	          links/train.npy valid.npy test.npy   only if links are the task, int32 [n, 2]: source
+//	                         and target; validation and test links are no edges of the graph
 //
 // A graph of several vertex types and relations (graph.Schema) numbers its vertices type by type.
 // In a row of in-edges, one relation comes after the other. In place of features.npy it has
@@ -253,8 +253,8 @@ func (m *Meta) check() error {
 	var faults []error
 	if m.Format != Format {
 		faults = append(faults,
-			fmt.Errorf("meta.json has format version %d, but this program reads version %d; "+
-				"import or generate the dataset again", m.Format, Format))
+			fmt.Errorf("meta.json has format version %d, but this program reads version %d",
+				m.Format, Format))
 	}
 	switch known := task.Find(m.Task) != nil; {
 	case known && m.Classes < 1 && !task.Find(m.Task).Ranks:
@@ -270,7 +270,7 @@ func (m *Meta) check() error {
 		(len(m.Tables) != t || m.Starts()[t] != m.Vertices) {
 		faults = append(faults,
 			fmt.Errorf("the %d tables of meta.json do not describe the %d vertices of the types "+
-				"%q; import or generate the dataset again", len(m.Tables),
+				"%q", len(m.Tables),
 				m.Vertices, m.Schema.Types))
 	} else {
 		for t := range m.Schema.NumTypes() {
@@ -375,10 +375,10 @@ func readMeta(dir string) (*Meta, string, error) {
 	}
 	m := new(Meta)
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", path, err)
+		return nil, "", fmt.Errorf("%s: %w; import or generate the dataset again", path, err)
 	}
 	if err := m.check(); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", path, err)
+		return nil, "", fmt.Errorf("%s: %w; import or generate the dataset again", path, err)
 	}
 	return m, fmt.Sprintf("%016x", xxhash.Sum64(text)), nil
 }

@@ -81,7 +81,7 @@ type ImportOptions struct {
 	Task string
 	// NoLabel lists the words and numbers that mean "no label"; nil means the usual ones.
 	NoLabel []string
-	// KeepLeaks keeps edges that give validation and test links away.
+	// KeepLeaks keeps edges from which a model could read validation and test links.
 	KeepLeaks bool
 	// Weights is one of graph.Merges: how the weights of an edge that comes several times are
 	// merged. "" adds them up.

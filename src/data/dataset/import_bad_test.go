@@ -213,7 +213,7 @@ func TestImportBadInput(t *testing.T) {
 				}
 			}, []string{"origin.json says that there are 3 classes, but there are no labels"}, dataset.ErrValue},
 		{"a part outside", "origin", originFile(`{"parts": [{"name": "A", "first": 1, "count": 6}]}`),
-			[]string{"origin.json: graph A: vertices 1 to 6 of 6"}, dataset.ErrValue},
+			[]string{"origin.json: graph A has the vertices 1 to 6, but there are 6"}, dataset.ErrValue},
 		{"an origin that is no JSON", "origin", originFile(`{"classes": `),
 			[]string{"origin.json: unexpected end"}, nil},
 		{"dense and sparse features", "origin",

@@ -521,7 +521,7 @@ func TestImportKinds(t *testing.T) {
 		{"SNAP's names of columns", []string{"edges.csv", "# Directed graph\n# FromNodeId\tToNodeId\n0\t1\n1\t2\n"}, nil,
 			want{vertices: 3, edges: 2}},
 		{"a comma beside semicolons", []string{"edges.csv", "c1;10,c2;20\nc2;20,c3;5\n"}, nil,
-			want{vertices: 3, edges: 2, says: []string{"fields end with ','; ';' would fit, too"}}},
+			want{vertices: 3, edges: 2, says: []string{"fields are separated by ',', although ';' would fit too"}}},
 		{"classes of more than 32 bits", []string{"edges.csv", path3, "nodes.csv", "id,y\n0,1\n1,5000000000\n2,1\n"}, nil,
 			want{vertices: 3, edges: 2, classes: 2, says: []string{"more than 32 bits"}}},
 		// Gephi

@@ -219,7 +219,7 @@ func edgeLabelsOf(e *edgeSource, g *graph.CSC, links []graph.Link) (values []flo
 func readLinkLabels(path string, n int) (values []float32, cols int, err error) {
 	r, err := npy.OpenReader(path)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w; each list of links has such a file", err)
+		return nil, 0, fmt.Errorf("%w; give each list of links such a file", err)
 	}
 	defer r.Close()
 	if cols = 1; len(r.Shape) == 2 {
@@ -232,7 +232,7 @@ func readLinkLabels(path string, n int) (values []float32, cols int, err error) 
 	values, err = npy.ReadAll[float32](r)
 	if i := slices.IndexFunc(values, func(x float32) bool { return !finite(x) }); err == nil &&
 		i >= 0 {
-		err = fmt.Errorf("%s: link %d has %g: %w; want a finite number, of each link", path, i/cols,
+		err = fmt.Errorf("%s: link %d has %g: %w; each link needs a finite number", path, i/cols,
 			values[i], ErrValue)
 	}
 	return values, cols, err

@@ -70,7 +70,8 @@ func (g *graphSource) readOGBTypes(path string) error {
 			names = strings.Split(string(r.Row()), ",")
 			return nil
 		case counts != nil:
-			return r.Errorf("a second graph; want a node property data set, which is one graph")
+			return r.Errorf("this row is a second graph, but a node property data set is one " +
+				"graph; import such a data set")
 		}
 		counts = make([]int64, len(names))
 		return r.Ints(counts)

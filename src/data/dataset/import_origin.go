@@ -70,7 +70,8 @@ func checkOrigin(s *source) error {
 	}
 	for _, p := range s.origin.Parts {
 		if p.First < 0 || p.Count < 0 || p.Count > s.vertices-p.First {
-			return fmt.Errorf("origin.json: graph %s: vertices %d to %d of %d: %w", p.Name, p.First,
+			return fmt.Errorf("origin.json: graph %s has the vertices %d to %d, but there are "+
+				"%d: %w", p.Name, p.First,
 				p.First+p.Count-1, s.vertices, ErrValue)
 		}
 	}

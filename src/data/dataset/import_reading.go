@@ -98,8 +98,8 @@ func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 	}
 	in.tellComments(t)
 	if t.Repeated > 0 {
-		in.note("%s: line %d repeats the names of the columns, as do %d rows in all, which are "+
-			"skipped", filepath.Base(t.Path()), t.At, t.Repeated)
+		in.note("%s: line %d repeats the names of the columns; all %d such rows are skipped",
+			filepath.Base(t.Path()), t.At, t.Repeated)
 	}
 }
 

@@ -219,8 +219,8 @@ func readLabelFile(s *source, path string) error {
 			return t.Errorf(askedNames, ErrValue)
 		}
 		if err != nil {
-			return t.Errorf("%w; column %s is the id: want one column, or the id first, or "+
-				"called id", err, t.Header[id])
+			return t.Errorf("%w; column %s was taken as the id: give only one column, or make "+
+				"the id the first column, or call it id", err, t.Header[id])
 		}
 		if seen[v] {
 			several := ""

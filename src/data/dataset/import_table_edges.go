@@ -114,7 +114,8 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 			"columns name the same vertices, rename the columns", ErrValue,
 			t.Header[t.from], t.Header[t.to])
 	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
-		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too",
+		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too; "+
+			"name another column",
 			t.Path(), ErrValue, t.Header[t.weight])
 	}
 	usual := o.Source != "" || o.Target != "" || t.from == 0 && t.to == 1
@@ -392,10 +393,12 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 		case slices.Contains(t.features, k):
 			return fmt.Errorf("%s: %w: %s names column %s twice", t.Path(), ErrValue, flag, name)
 		case k == t.from || k == t.to:
-			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too",
+			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too; "+
+				"leave it out there",
 				t.Path(), ErrValue, name, flag)
 		case slices.Contains(e.options.Ignore, name):
-			return fmt.Errorf("%s: %w: %s and --ignore both name column %s", t.Path(),
+			return fmt.Errorf("%s: %w: %s and --ignore both name column %s; leave out one",
+				t.Path(),
 				ErrValue, flag, name)
 		}
 		t.features = append(t.features, k)

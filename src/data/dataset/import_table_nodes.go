@@ -185,7 +185,7 @@ func readNodes(s *source, path string) error {
 }
 
 // lineOf reads a node table again, up to the first row that has the given id, and returns the line
-// of that row. It returns 0 if it does not find it.
+// of that row. It returns 0 if there is no such row.
 func lineOf(s *source, path string, column int, id string) int {
 	t, err := s.openTable(path, s.options.Table.NoHeader, s.options.Table.ofNodes()...)
 	if err != nil {
@@ -361,7 +361,7 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 			}
 			if slices.Contains(taken, k) {
 				return c, fmt.Errorf("%s: %w: column %q is the id, the label or the split, and "+
-					"--features names it too", t.Path(), ErrValue, name)
+					"--features names it too; leave it out there", t.Path(), ErrValue, name)
 			}
 			c.features = append(c.features, k)
 		}

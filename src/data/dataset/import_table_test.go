@@ -516,7 +516,7 @@ func TestImportLabelFiles(t *testing.T) {
 		{"y.txt", "label\nb\na\n", "", nil, "line 1: files do not fit together: \"label\" may be a name or the label"},
 		{"y.txt", "topic\n1\n0\n", "", nil, "--header reads it as a name, and --no-header as a label"},
 		{"y.csv", "x9,cat\nbob,dog\nann,cat\n", "", nil, "line 1: bad value: is this row the names of the columns, or"},
-		{"y.csv", "0,1\n1,0\n1,1\n", "", nil, "column 0 is the id: want one column, or the id first"},
+		{"y.csv", "0,1\n1,0\n1,1\n", "", nil, "column 0 was taken as the id: give only one column, or make the id the first"},
 		{"y.txt", "b\na\n", "", nil, "2 rows for 3 vertices; want a label for each"},
 		{"y.txt", "b\na\nb\nc\n", "", nil, "line 4: files do not fit together: more rows than the 3 vertices"},
 		{"y.txt", "cy a\ndan b\n", "", nil, "line 2: vertex \"dan\""},

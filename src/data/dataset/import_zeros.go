@@ -61,8 +61,8 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 			z.count(rows)
 			if s.options.MaxFeatureBytes == 0 && z.dense() > largeFeatures &&
 				z.dense() > muchLarger*z.sparse() {
-				return fmt.Errorf("%w: %s of the first %s are zeros; choose: %s, --feature-type "+
-					"%s stores every number",
+				return fmt.Errorf("%w: %s of the first %s are zeros; %s, and --feature-type %s "+
+					"stores all numbers",
 					ErrTooLarge, z.share(), size(float64(z.dense())), z.smaller("stores these in"),
 					f.stored)
 			}

@@ -116,8 +116,8 @@ func (w *Writer) putRelations(starts []int64, all []relationRows) error {
 	return nil
 }
 
-// joinRows joins the relations into one graph. It also returns where the in-edges of each column
-// end.
+// joinRows joins the relations into one graph. It also returns where each column, which has the
+// in-edges of one vertex by one relation, ends.
 func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joined *relationRows,
 	ends []int64) {
 	edges, weighted := 0, false

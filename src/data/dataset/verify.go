@@ -90,8 +90,8 @@ func splitFiles(k int) string {
 	return strings.Join(names, ", ")
 }
 
-// checkColumns reports a column that begins before the column in front of it, and an edge whose
-// source is not of the relation's source type.
+// checkColumns reports a column (graph.Columns) that begins before the preceding one, and an edge
+// whose source is not of the relation's source type.
 func (d *Dataset) checkColumns() error {
 	if err := d.Columns.Check(d.Graph.Indptr); err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)

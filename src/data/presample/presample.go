@@ -124,7 +124,7 @@ func (s *sampling) run(first int, open func() (take func(sample.Key, *sample.Min
 }
 
 // ErrMemory is wrapped by the error that there is not enough memory to sample a graph.
-var ErrMemory = errors.New("there is not enough memory to sample it ahead")
+var ErrMemory = errors.New("there is not enough memory to sample the graph ahead")
 
 // fits returns an error that wraps ErrMemory if there is not enough memory besides the mapped
 // graph. Sampling needs the caller's arrays and an id for each vertex. For each goroutine it needs

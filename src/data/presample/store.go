@@ -49,7 +49,7 @@ type meta struct {
 }
 
 // ErrOther is wrapped by the error about counts that were made for another purpose.
-var ErrOther = errors.New("these counts are not for this")
+var ErrOther = errors.New("these counts were made for another purpose")
 
 // Save writes counts to dir, which must be empty or not exist: int32 arrays vertices.npy [N] and
 // edges.npy [M], and meta.json. dir appears only when all of it is written.

@@ -152,7 +152,7 @@ func checkLinks(s *Shards, sound bool) error {
 	}
 	links := graph.LinkSplit{Train: s.links[0].all, Valid: s.links[1].all, Test: s.links[2].all}
 	return links.ValidateBy(&s.topology.Graph, func(l graph.Link) bool {
-		// the order within rows is verified elsewhere
+		// the order within rows is not checked here
 		return s.topology.Columns.HasLink(&s.topology.Graph, l)
 	})
 }

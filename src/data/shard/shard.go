@@ -9,14 +9,15 @@
 //	        labels.npy       int32 [N], -1 = none; multi-label: uint8 [N, C]
 //	        train.npy valid.npy test.npy  int32 new ids, by part and, inside a part, by original id
 //	        split-0001/train.npy ...      further splits of the dataset
-//	        links/train.npy valid.npy test.npy  of the task of links, int32 [n, 2] of new ids, by
-//	                         the part of the target and, inside a part, by original ids of target
-//	                         and source
-//	        source_id.npy    int64 [N], or source_name.npy: the source's id of each vertex, by id in
-//	                         the dataset; only if the two differ; a copy of the dataset's file
-//	        feature_scale.npy             float32 [F], only of int8 rows
-//	        feature_indptr.npy            int64 [N+1]  where the entries of each row begin, only of
-//	                                      sparse rows
+//	        links/train.npy valid.npy test.npy  only if links are the task: int32 [n, 2] of new
+//	                         ids, sorted by the part of the target and, inside a part, by the
+//	                         original ids of target and source
+//	        source_id.npy    int64 [N], or source_name.npy: the id that each vertex has in the source,
+//	                         in the order of ids in the dataset; a copy of the dataset's file, if
+//	                         it has one
+//	        feature_scale.npy             float32 [F], only with int8 features
+//	        feature_indptr.npy            int64 [N+1]  where the entries of each row begin; only
+//	                                      with sparse features
 //	        part-0000/features.npy        float32, float16 or int8 [offsets[1]-offsets[0], F], or
 //	                                      the entries of sparse rows, as in the dataset
 //	        part-0000/edge_features.npy   float32 [edges into the part, C], in the order of
@@ -29,10 +30,10 @@
 //	columns.npy                     int64 [C+1]  where in-edges of a vertex and relation begin
 //	part-0000/features.TYPE.npy     a file for each type
 //
-// Parts are contiguous: part k has the vertices offsets[k] to offsets[k+1]-1, the hottest first. So
-// the in-edges of a part are a range of rows of the two files that hold the whole topology, and a
-// search in the offsets finds the owner of a vertex. The lists of a split are in the order of
-// original ids, so that shuffling them does not depend on the new ids.
+// Parts are contiguous: part k has the vertices offsets[k] to offsets[k+1]-1, first those that
+// minibatches read most often. So the in-edges of a part are a range of rows of the two files that
+// hold the whole topology, and a search in the offsets finds the owner of a vertex. The lists of a
+// split are in the order of original ids, so that shuffling them does not depend on the new ids.
 //
 //	Write(dir, dataset, layout)          a temporary directory, renamed when whole
 //	Open(dir) ─> Topology, Labels, ...   mapped; ranks of a node share one copy
@@ -286,8 +287,7 @@ func (m *Meta) layout() map[string]npy.Info {
 // check returns an error if meta.json has values that no parts can have.
 func (m *Meta) check() error {
 	if m.Format != Format {
-		return fmt.Errorf("meta.json has format version %d, but this program reads version %d: "+
-			"partition again",
+		return fmt.Errorf("meta.json has format version %d, but this program reads version %d",
 			m.Format, Format)
 	}
 	if m.Parts < 1 || len(m.Offsets) != m.Parts+1 {
@@ -410,7 +410,7 @@ func readMeta(dir string) (*Meta, string, error) {
 			"`halognn partition --data %s`", path, dir)
 	}
 	if err := m.check(); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", path, err)
+		return nil, "", fmt.Errorf("%s: %w; partition again", path, err)
 	}
 	return m, fmt.Sprintf("%016x", xxhash.Sum64(text)), nil
 }

@@ -14,7 +14,7 @@ import (
 const (
 	// ln(1 + in-degree), and a 1 in the column for the range of the in-degree
 	FeaturesDegree = "degree"
-	FeaturesOnes   = "ones" // a 1
+	FeaturesOnes   = "ones" // one column, which is 1 in every row
 )
 
 // degreeBuckets is the number of columns for ranges of the in-degree in FeaturesDegree. Range b

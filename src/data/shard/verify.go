@@ -160,7 +160,8 @@ func checkSums(s *Shards) error {
 	for v, sum := range t.WeightSums {
 		want := weightSum(t.Weights[t.Graph.Indptr[v]:t.Graph.Indptr[v+1]])
 		if sum != want {
-			return fmt.Errorf("the weights of vertex %d add up to %v: %w: the file has %v", v, want,
+			return fmt.Errorf("the weights of the edges into vertex %d add up to %v: %w: the "+
+				"file has the sum %v", v, want,
 				ErrMismatch, sum)
 		}
 	}

@@ -155,7 +155,8 @@ func (r *Reader) separator(rows [][]byte) Separator {
 			if other == sep {
 				other = fit[1]
 			}
-			r.apart = fmt.Sprintf("fields end with %q; %q would fit, too", rune(sep), rune(other))
+			r.apart = fmt.Sprintf("fields are separated by %q, although %q would fit too",
+				rune(sep), rune(other))
 		}
 		return sep
 	}

@@ -18,7 +18,7 @@ type Names struct {
 	// surely is
 	Data func(row []string, after [][]string) bool
 	// Either is asked about a first row that could be names or data. named is true if it is the
-	// names; known is false if Either cannot tell. nil never can.
+	// names; known is false if Either cannot tell. Either may be nil.
 	Either func(row []string, after [][]string) (named, known bool)
 	// Remark is true if a comment before the first row may be the names, provided that Known knows
 	// one of its words.
