@@ -32,7 +32,7 @@ type process struct {
 	inMPI   atomic.Bool  // this process is a rank of MPI, and others may wait for it
 	rank    atomic.Int64 // rank of this process, once it is in MPI
 	agreed  atomic.Bool  // all ranks have the same error, and this process is about to end in order
-	failing atomic.Int64 // 1 + the exit code of the first call of fail; 0 before
+	failing atomic.Int64 // 1 + the exit code that the first call of fail gave; 0 before any call
 	mates   atomic.Pointer[comm.Mates]
 }
 

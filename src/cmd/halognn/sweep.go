@@ -374,7 +374,7 @@ func (r *sweepRun) ended() bool {
 // The method train trains the runs that are not done. The argument of is the number of all runs of
 // the sweep.
 func (o *sweepFlags) train(runs []sweepRun, of int) error {
-	stopOnSignals() // a signal between two runs, too, then ends this process in order
+	stopOnSignals() // from now on a signal ends this process in order, even between two runs
 	var failed []string
 	var last error
 	tried, left := 0, 0 // left counts the runs that a request to stop left unfinished

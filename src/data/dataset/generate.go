@@ -46,9 +46,10 @@ type GenerateOptions struct {
 	Labelled    float64 // share of the vertices that have a label [1]
 	Split       string  // shares of the labelled vertices, in percent [60/20/20]
 	FeatureType string  // one of FeatureTypes [Float32]
-	SplitLinks  string  // shares of the edges that are links, in percent; "": vertices have labels
-	LinkLabels  string  // PlantClasses or PlantNumbers; "": links have no labels
-	EdgeWeights bool    // edges get weights, uniform in [0,1), equal in both directions
+	// shares of the edges that become links, in percent; "" if vertices have the labels
+	SplitLinks  string
+	LinkLabels  string // PlantClasses or PlantNumbers; "" if links have no labels
+	EdgeWeights bool   // edges get weights, uniform in [0,1), equal in both directions
 	Seed        uint64
 
 	Stage func(line string) // called with the name of each stage; may be nil

@@ -40,7 +40,7 @@ var defaultShares = [3]float64{60, 20, 20}
 // split in the data.
 func (s *source) chooseSplit() (*splitSource, error) {
 	want := s.options.Split
-	shares, isShares, _ := sharesOf(want) // an error was reported by the method check
+	shares, isShares, _ := sharesOf(want) // the method check has reported its errors
 	p := new(splitSource)
 	switch {
 	case want == "" && s.given != nil:

@@ -188,8 +188,8 @@ func swapped(name string, of [2]string) (other string, is bool) {
 	return name[:at] + of[1] + name[at+len(of[0]):], true
 }
 
-// lead returns 1 if the first column has no name, as row numbers that tools write. Otherwise it
-// returns 0.
+// lead returns 1 if the first column has no name, like the row numbers that some tools write.
+// Otherwise it returns 0.
 func (t *edgeTable) lead() int {
 	if len(t.Header) > 0 && isIndex(t.Header[0], 2) {
 		return 1

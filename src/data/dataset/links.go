@@ -121,7 +121,7 @@ type linkEnds [2]struct {
 // gives shares, or files that list the links.
 func chooseLinks(o *ImportOptions, ends linkEnds, g *graph.CSC,
 	symmetric bool) (split graph.LinkSplit, err error) {
-	// an error was reported by the method check
+	// the method check has reported its errors
 	if shares, dealt, _ := sharesOf(o.SplitLinks); dealt {
 		f := Fractions{shares[0] / 100, shares[1] / 100, shares[2] / 100}
 		return SplitLinks(g, f, o.Seed, symmetric), nil

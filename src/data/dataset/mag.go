@@ -8,11 +8,11 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// The graph of papers, authors, institutions and fields of study, in the proportions of OGB-MAG (Hu
-// et al., Open Graph Benchmark, NeurIPS 2020), with the reverse of every relation. A paper's class
-// is a pair: the group of its authors and the group of its fields. So the neighbours by one
-// relation give away half of the class. As in other generated graphs, the features of a paper are
-// often those of a decoy.
+// The graph of papers, authors, institutions and fields of study has the proportions of OGB-MAG (Hu
+// et al., Open Graph Benchmark, NeurIPS 2020). Every relation has a reverse. A paper's class is a
+// pair: the group of its authors and the group of its fields. So the neighbours by one relation
+// show only half of the class. As in other generated graphs, the features of a paper are often
+// those of another class (decoys).
 const (
 	magAuthors      = 1134649.0 / 736389 // authors per paper
 	magInstitutions = 8740.0 / 736389

@@ -7,9 +7,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Probabilities of the quadrants of Graph500 in percent, as running sums: the bits of both ends are
-// 0, then only that of the first end, then only that of the second. In the remaining cases both are
-// 1.
+// Probabilities of the quadrants of Graph500, in percent, as running sums. Below rmatA, the next
+// bit of both ends is 0; below rmatAB, only that of the first end; below rmatABC, only that of the
+// second end. Otherwise both bits are 1.
 const (
 	rmatA   = 57
 	rmatAB  = 57 + 19

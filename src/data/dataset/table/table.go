@@ -70,10 +70,10 @@ type Reader struct {
 	// some first lines were comments, because they had another number of fields than rows
 	remarks   bool
 	Noted     int    // number of rows of words that begin like comments: with a mark and a blank
-	NotedAt   int    // line of the first of these rows
-	NotedBy   string // the beginning of that row
+	NotedAt   int    // line of the first row that Noted counts
+	NotedBy   string // the beginning of the first row that Noted counts
 	Skipped   int    // number of comments that have as many fields as a row
-	SkippedAt int    // line of the first of these comments
+	SkippedAt int    // line of the first comment that Skipped counts
 	file      *os.File
 	in        io.Reader
 	buf       []byte
