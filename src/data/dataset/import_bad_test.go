@@ -93,7 +93,7 @@ func TestImportBadInput(t *testing.T) {
 		{"edges missing", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n"),
 			[]string{"edge.csv.gz: 1 edges, but num-edge-list says 8"}, nil},
 		{"two graphs", "ogb", ogbFile("raw/num-node-list.csv.gz", "3\n3\n"),
-			[]string{"num-node-list.csv.gz: line 2: a second graph"}, nil},
+			[]string{"num-node-list.csv.gz: line 2: this row is a second graph"}, nil},
 		{"a label that is no class", "ogb",
 			ogbFile("raw/node-label.csv.gz", "0\n1\n2.5\n0\n0\n0\n"),
 			[]string{"node-label.csv.gz: line 3", "label 2.5"}, dataset.ErrValue},
@@ -198,7 +198,7 @@ func TestImportBadInput(t *testing.T) {
 		{"falling offsets", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "graph.npz"), "adj_indptr",
 				array(t, []int64{0, 5, 4, 8, 8, 8, 8}, 7))
-		}, []string{"graph.npz: adj_indptr: falls from 5 to 4"}, nil},
+		}, []string{"graph.npz: adj_indptr: row offsets fall from 5 to 4"}, nil},
 		{"not square", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "graph.npz"), "adj_shape", array(t, []int64{6, 7}, 2))
 		}, []string{"graph.npz: adj_shape: [6 7]", "square"}, nil},

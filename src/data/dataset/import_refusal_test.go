@@ -354,7 +354,7 @@ func TestImportRefusals(t *testing.T) {
 
 		{"a scipy matrix that is not square", scipy("csr", plus("shape", func(t testing.TB) []byte {
 			return array(t, []int64{3, 4}, 2)
-		})), []string{"adj.npz: shape: [3 4]", "square"}},
+		})), []string{"adj.npz: shape: the shape is [3 4]", "square"}},
 		{"scipy blocks", scipy("bsr", nothing), []string{`adj.npz: format: "bsr"`, "a.tocsr()"}},
 		{"scipy diagonals", scipy("dia", nothing), []string{`"dia"`, "a.tocsr()"}},
 		{"a scipy matrix without its end", scipy("csr", plus("indptr", func(t testing.TB) []byte {

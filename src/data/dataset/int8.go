@@ -101,6 +101,6 @@ func (z *quantizer) notes(columns []string) []string {
 		list += fmt.Sprintf(" and %d more", len(names)-most)
 	}
 	return []string{"int8 stores these columns coarsely, because 99.9 % of their numbers other " +
-		"than 0 lie in a tenth of the range:" + list +
-		"; cap the largest numbers, or use" + Float16}
+		"than 0 lie in a tenth of the range: " + list +
+		"; cap the largest numbers, or use " + Float16}
 }

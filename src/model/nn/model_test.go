@@ -300,7 +300,7 @@ func TestTypesThatNoRelationEndsIn(t *testing.T) {
 		if err := c.Check(); err != nil {
 			t.Errorf("%s with the reverse: %v", kind, err)
 		}
-		if c.EdgeIn = 2; !strings.Contains(fmt.Sprint(c.Check()), "no model of relations: set model.edge_features=false") {
+		if c.EdgeIn = 2; !strings.Contains(fmt.Sprint(c.Check()), "no model of relations reads them: set model.edge_features=false") {
 			t.Errorf("%s with features of edges: %v", kind, c.Check())
 		}
 	}

@@ -89,7 +89,7 @@ type Config struct {
 	// Widths of features, of hidden rows and of logits, each >= 1. Hidden is not used with one
 	// layer.
 	In, Hidden, Out int
-	Dropout         float32 // probability in [0,1) of dropping a hidden activation
+	Dropout         float32 // probability in [0,1) of dropping a hidden activation; 0: none are
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty means ReLU
 	EdgeFeatures    bool    // read the features of edges if there are any, which sets EdgeIn

@@ -21,10 +21,11 @@ const (
 //	     │ /                              /     ╲___                   /               └───
 //	   0 └┴──┴──────────────────       Floor·Base                    Warmup   Every   Every
 type Schedule struct {
-	Kind   string  // ScheduleConstant, ScheduleCosine or ScheduleStep
-	Base   float64 // the highest rate; with 0 nothing is learned
-	Warmup int     // number of steps of linear rise: step s < Warmup has the rate Base (s+1)/Warmup
-	Floor  float64 // for cosine: the rate at the end of the run, as a fraction of Base
+	Kind string  // ScheduleConstant, ScheduleCosine or ScheduleStep
+	Base float64 // the highest rate; with 0 nothing is learned
+	// Number of steps of linear rise: step s < Warmup has the rate Base (s+1)/Warmup. 0: none.
+	Warmup int
+	Floor  float64 // for cosine: final rate as a fraction of Base; 0: it ends at 0
 	Every  int     // for step: number of steps between two decays after the warm-up, >= 1
 	Gamma  float64 // for step: factor of each decay, in (0, 1]
 }

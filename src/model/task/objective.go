@@ -17,7 +17,7 @@ type Objective struct {
 	// ranks would have to exchange this sum.
 	Weights []float64
 	// Smoothing, in [0, 1), is the share of a vertex's target that is spread evenly over all
-	// classes (Szegedy et al., CVPR 2016).
+	// classes (Szegedy et al., CVPR 2016). 0: none is.
 	Smoothing float64
 	// Loss is the loss of regression: LossAuto, LossSquared, LossAbsolute or LossHuber. "" means
 	// LossAuto. Targets are scaled by the embedded Scale.

@@ -366,7 +366,7 @@ func TestDamagedRequestNamesBothRanks(t *testing.T) {
 				return fetch(x, &p, ids)
 			})
 			if err == nil || !strings.Contains(err.Error(), c.want) ||
-				!strings.Contains(err.Error(), "same parts") {
+				!strings.Contains(err.Error(), "same directory of parts") {
 				t.Errorf("got %v\nwant %q", err, c.want)
 			}
 		})

@@ -453,7 +453,7 @@ func TestDamagedSumNamesBothRanks(t *testing.T) {
 				return finish(x, &p)
 			})
 			if err == nil || !strings.Contains(err.Error(), c.want) ||
-				!strings.Contains(err.Error(), "same parts") {
+				!strings.Contains(err.Error(), "same directory of parts") {
 				t.Errorf("got %v\nwant %q", err, c.want)
 			}
 		})

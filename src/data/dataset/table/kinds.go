@@ -36,10 +36,8 @@ var magics = []struct{ begin, what string }{
 	{"PAR1", parquet}, {"ARROW1", feather}, {"\x89HDF", hdf5},
 	{"\x93NUMPY", "a NumPy array; --format npz reads arrays"},
 	{"\x80\x02", pickled}, {"\x80\x03", pickled}, {"\x80\x04", pickled}, {"\x80\x05", pickled},
-	{"a zip archive; if it is a spreadsheet (.xlsx), save it as CSV (UTF-8); if it holds files, " +
-		"unpack it and name the file to read",
-		"a zip archive: of a spreadsheet (.xlsx), save it as CSV (UTF-8); of files, " +
-			"unpack it and name what is in it"},
+	{"PK\x03\x04", "a zip archive; if it is a spreadsheet (.xlsx), save it as CSV (UTF-8); if it " +
+		"holds files, unpack it and name the file to read"},
 }
 
 // texts are the beginnings of files that are text, but no tables.
