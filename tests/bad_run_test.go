@@ -218,7 +218,7 @@ func TestBadParts(t *testing.T) {
 			badData, []string{"meta.json"}},
 		{"meta.json claims classes beyond reason", broken(func(t *testing.T, parts string) {
 			replace(t, filepath.Join(parts, "meta.json"), `"classes": 5,`, `"classes": 2000000000,`)
-		}), badData, []string{"parts/meta.json", "2000000000 classes of 3000 vertices"}},
+		}), badData, []string{"parts/meta.json", "2000000000 classes are too many"}},
 		{"meta.json claims vertices that no file has", broken(func(t *testing.T, parts string) {
 			replace(t, filepath.Join(parts, "meta.json"), `"edges": `, `"edges": 99999999`)
 		}), badData, []string{"parts/meta.json", "indices.npy", "99999999"}},
