@@ -3,43 +3,13 @@
 // Every thread has FLIGHT rows in flight before it uses the first: their addresses depend only on
 // the indices, and no other work hides the latency of device memory. Sums run in edge
 // order, so nothing depends on the mapping; those of scattered rows group by group.
-#include "rows.cuh"
+#include "runs.cuh"
 #include "stored.cuh"
 
 namespace halognn {
 namespace {
 
 constexpr int FLIGHT = 4;
-
-// A thread of weigh or largest_backward takes S segments, whose first edges it reads together. Most
-// transposed segments have one edge or none, so that one alone would leave little in flight. S is 1
-// if fewer than LARGE blocks would have SEGMENTS: then more threads hide more latency. The segments
-// of forward sums, which have more edges, follow the same rule. Arrays have an unused element more
-// than segments: GCC 12, which compiles the emulation, breaks off at arrays of one element.
-constexpr int SEGMENTS = 4;
-#ifdef HALOGNN_EMULATED // whose tests are small, and are to take both ways
-constexpr int64_t LARGE = 2;
-#else
-constexpr int64_t LARGE = 1024;
-#endif
-
-// by_segments calls f with S as a constant, and the grid.
-template <typename F>
-int by_segments(int64_t segments, int64_t cols, int n, const F &f) {
-    const dim3 grid = grid_of(segments, cols, n, SEGMENTS);
-    if (int64_t{grid.x} * grid.y >= LARGE)
-        return f(std::integral_constant<int, SEGMENTS>{}, grid);
-    return f(std::integral_constant<int, 1>{}, grid_of(segments, cols, n));
-}
-
-// begins_of sets where S segments from number first on begin, and where the last ends.
-template <int S>
-__device__ inline void begins_of(int64_t *at, int64_t first, int64_t segments,
-                                 const int64_t *indptr) {
-#pragma unroll
-    for (int s = 0; s <= S; s++)
-        at[s] = indptr[first + s < segments ? first + s : segments];
-}
 
 // matrix and scattered give the address of row i.
 template <typename T>
@@ -138,12 +108,13 @@ struct by_edge {
     __device__ float of(float weight) const { return weight; }
     __device__ float apply(float v, float w) const { return v * w; }
 };
-struct by_degree {
+struct by_degree { // of at most 32 bits, so that the lower halves of the ends give it
     const int64_t *indptr;
-    __device__ int64_t read(int64_t, int64_t i) const {
-        return load<int64_t, 1>(indptr + i + 1).at[0] - load<int64_t, 1>(indptr + i).at[0];
+    __device__ int read(int64_t, int64_t i) const {
+        return static_cast<int>(load<int64_t, 1>(indptr + i + 1).at[0] -
+                                load<int64_t, 1>(indptr + i).at[0]);
     }
-    __device__ float of(int64_t degree) const { return 1.0f / static_cast<float>(degree); }
+    __device__ float of(int degree) const { return 1.0f / static_cast<float>(degree); }
     __device__ float apply(float v, float w) const { return v * w; }
 };
 
@@ -176,22 +147,23 @@ __device__ inline pack<float, N> add_segment(int64_t begin, int64_t end, const i
     using T = typename Source::element;
     sums<N> s{};
     s.first = s.alone = true;
-    for (int64_t e = begin; e < end; e += FLIGHT) {
+    const int edges = static_cast<int>(end - begin);
+    for (int e = 0; e < edges; e += FLIGHT) {
         pack<T, N> v[FLIGHT];
         int32_t index[FLIGHT];
         decltype(weight.read(0, 0)) weighs[FLIGHT];
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) // past the end, read the last edge again
-            index[k] = indices[e + k < end ? e + k : end - 1];
+            index[k] = indices[begin + (e + k < edges ? e + k : edges - 1)];
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
             const int64_t i = source_of<Source>(index[k]);
             v[k] = load<T, N>(source.row(i) + col);
-            weighs[k] = weight.read(e + k < end ? e + k : end - 1, i);
+            weighs[k] = weight.read(begin + (e + k < edges ? e + k : edges - 1), i);
         }
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
-            if (e + k >= end) break;
+            if (e + k >= edges) break;
             // after the loads, because weight.of may divide, and so branch
             const float w = weight.of(weighs[k]);
             float x[N];
@@ -252,13 +224,15 @@ __global__ void largest(halognn_cuda_matrix out, halognn_cuda_matrix own, int32_
     int32_t at[N];
 #pragma unroll
     for (int k = 0; k < N; k++) at[k] = -1;
-    for (int64_t e = begin; e < end; e += FLIGHT) {
+    const int edges = static_cast<int>(end - begin);
+    for (int e = 0; e < edges; e += FLIGHT) {
         pack<T, N> v[FLIGHT];
         int32_t i[FLIGHT];
         // past the end the last row is read again, and is not larger
 #pragma unroll
         for (int f = 0; f < FLIGHT; f++) {
-            i[f] = static_cast<int32_t>(source_of<Source>(indices[e + f < end ? e + f : end - 1]));
+            const int64_t edge = begin + (e + f < edges ? e + f : edges - 1);
+            i[f] = static_cast<int32_t>(source_of<Source>(indices[edge]));
             v[f] = load<T, N>(source.row(i[f]) + p.col);
         }
 #pragma unroll
@@ -285,50 +259,33 @@ __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int 
                                  const int32_t *arg, const float *dout) {
     const place p = my_place(lanes, N);
     if (p.row > (segments - 1) / S || p.col >= cols) return;
-    int64_t begin[S + 1], target[S + 1];
-    pack<int32_t, N> most[S + 1] = {}; // of the first edges
-    pack<float, N> one[S + 1] = {};
-    begins_of<S>(begin, p.row * S, segments, t_indptr);
+    struct edge {
+        int32_t target;
+        pack<int32_t, N> most;
+        pack<float, N> d;
+    };
+    int32_t before = -1; // the target of the segment's edge before
+    int64_t row = p.row * S;
+    pack<float, N> sum{};
+    along<S>(
+        row, segments, t_indptr, [=](int64_t e) { return t_indices[e]; },
+        [=](int64_t, int32_t t) {
+            return edge{t, load<int32_t, N>(arg + t * cols + p.col),
+                        load<float, N>(dout + t * cols + p.col)};
+        },
+        [&](const edge &x) {
+            if (x.target == before) return; // an edge that is there twice counts once
+            before = x.target;
 #pragma unroll
-    for (int s = 0; s < S; s++)
-        target[s] = begin[s] < begin[s + 1] ? t_indices[begin[s]] : -1;
-#pragma unroll
-    for (int s = 0; s < S; s++) {
-        if (target[s] < 0) continue;
-        most[s] = load<int32_t, N>(arg + target[s] * cols + p.col);
-        one[s] = load<float, N>(dout + target[s] * cols + p.col);
-    }
-#pragma unroll
-    for (int s = 0; s < S; s++) {
-        const int64_t row = p.row * S + s, end = begin[s + 1];
-        if (row >= segments) break;
-        pack<float, N> sum{};
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            if (target[s] >= 0 && most[s].at[i] == first + row) sum.at[i] += one[s].at[i];
-        for (int64_t e = begin[s] + 1; e < end; e += FLIGHT) {
-            int64_t t[FLIGHT + 1]; // [0]: the one before
-            pack<int32_t, N> at[FLIGHT];
-            pack<float, N> d[FLIGHT];
-            t[0] = t_indices[e - 1];
-#pragma unroll
-            for (int k = 0; k < FLIGHT; k++) // past the end, read the last edge again
-                t[k + 1] = t_indices[e + k < end ? e + k : end - 1];
-#pragma unroll
-            for (int k = 0; k < FLIGHT; k++) {
-                at[k] = load<int32_t, N>(arg + t[k + 1] * cols + p.col);
-                d[k] = load<float, N>(dout + t[k + 1] * cols + p.col);
-            }
-#pragma unroll
-            for (int k = 0; k < FLIGHT; k++) {
-                if (t[k + 1] == t[k]) continue; // an edge that is there twice counts once
-#pragma unroll
-                for (int i = 0; i < N; i++)
-                    if (at[k].at[i] == first + row) sum.at[i] += d[k].at[i];
-            }
-        }
-        store<float, N>(dh + row * cols + p.col, sum);
-    }
+            for (int i = 0; i < N; i++)
+                if (x.most.at[i] == first + row) sum.at[i] += x.d.at[i];
+        },
+        [&](int64_t segment) {
+            store<float, N>(dh + segment * cols + p.col, sum);
+            sum = {};
+            before = -1;
+            row = segment + 1;
+        });
 }
 
 // ending is what completes sums: rows [rows,cols] are added, times 1 + *scale unless that is null,
@@ -340,30 +297,6 @@ struct ending {
     int dropped;  // low bits; 0: they are not rounded
 };
 
-// add_rows adds columns [col, col+N) of the rows of edges [begin, end) to a sum, in order.
-template <int N, typename T, typename Weight>
-__device__ inline void add_rows(pack<float, N> &sum, int64_t begin, int64_t end,
-                                const int32_t *indices, int64_t col, const matrix<T> &h,
-                                const Weight &weight) {
-    for (int64_t e = begin; e < end; e += FLIGHT) {
-        pack<T, N> v[FLIGHT];
-        decltype(weight.read(0, 0)) weighs[FLIGHT];
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++) { // past the end, read the last edge again
-            const int64_t at = e + k < end ? e + k : end - 1, i = indices[at];
-            v[k] = load<T, N>(h.row(i) + col);
-            weighs[k] = weight.read(at, i);
-        }
-#pragma unroll
-        for (int k = 0; k < FLIGHT; k++) {
-            if (e + k >= end) break;
-            const float w = weight.of(weighs[k]);
-#pragma unroll
-            for (int i = 0; i < N; i++) sum.at[i] += weight.apply(to_float(v[k].at[i]), w);
-        }
-    }
-}
-
 // weigh sums rows of h over segments, each times its edge's weight. The gradient of means is such a
 // sum over the transposed segments.
 template <int N, int S, typename T, typename Weight>
@@ -372,55 +305,52 @@ __global__ void weigh(halognn_cuda_matrix out, int64_t segments, int64_t cols, i
                       ending end, bool add) {
     const place p = my_place(lanes, N);
     if (p.row > (segments - 1) / S || p.col >= cols) return;
-    constexpr bool ahead = S > 1; // first edges are read before the others
     const int64_t first = p.row * S;
-    int64_t begin[S + 1];
-    int32_t index[S + 1];
-    pack<T, N> one[S + 1] = {};
-    pack<uint32_t, N> row[S + 1] = {};
-    decltype(weight.read(0, 0)) weighs[S + 1] = {};
-    begins_of<S>(begin, first, segments, indptr);
+    pack<uint32_t, N> own[S + 1] = {}; // of the segments that are left
 #pragma unroll
     for (int s = 0; s < S; s++)
-        index[s] = begin[s] < begin[s + 1] ? indices[begin[s]] : -1;
-#pragma unroll
-    for (int s = 0; s < S; s++) {
-        if (first + s < end.rows) row[s] = hold<N>(end.own, (first + s) * cols + p.col);
-        if (!ahead || index[s] < 0) continue;
-        one[s] = load<T, N>(h.row(index[s]) + p.col);
-        weighs[s] = weight.read(begin[s], index[s]);
-    }
+        if (first + s < end.rows) own[s] = hold<N>(end.own, (first + s) * cols + p.col);
     const float factor = end.rows > 0 && end.scale ? 1 + *end.scale : 1;
+    struct edge {
+        pack<T, N> row;
+        decltype(weight.read(0, 0)) weighs;
+    };
+    pack<float, N> sum{};
+    along<S>(
+        first, segments, indptr, [=](int64_t e) { return indices[e]; },
+        [=](int64_t e, int32_t i) {
+            return edge{load<T, N>(h.row(i) + p.col), weight.read(e, i)};
+        },
+        [&](const edge &x) {
+            // after the reads, because weight.of may divide, and so branch
+            const float w = weight.of(x.weighs);
 #pragma unroll
-    for (int s = 0; s < S; s++) {
-        if (first + s >= segments) break;
-        pack<float, N> sum{};
-        if (ahead && index[s] >= 0) {
-            const float w = weight.of(weighs[s]);
+            for (int i = 0; i < N; i++) sum.at[i] += weight.apply(to_float(x.row.at[i]), w);
+        },
+        [&](int64_t segment) {
+            const int64_t to = segment * cols + p.col;
+            if (add) {
+                const pack<float, N> old = take<N>(out, to);
 #pragma unroll
-            for (int i = 0; i < N; i++) sum.at[i] += weight.apply(to_float(one[s].at[i]), w);
-        }
-        add_rows<N>(sum, begin[s] + ahead, begin[s + 1], indices, p.col, h, weight);
-        const int64_t to = (first + s) * cols + p.col;
-        if (add) {
-            const pack<float, N> old = take<N>(out, to);
-#pragma unroll
-            for (int i = 0; i < N; i++) sum.at[i] = old.at[i] + sum.at[i];
-        }
-        if (first + s < end.rows) {
-            const pack<float, N> own = widen<N>(end.own, row[s]);
-#pragma unroll
-            for (int i = 0; i < N; i++) sum.at[i] += factor * own.at[i];
-        }
-        if (end.dropped > 0) {
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                const uint32_t bits = rounded(sum.at[i], end.dropped);
-                memcpy(&sum.at[i], &bits, sizeof bits);
+                for (int i = 0; i < N; i++) sum.at[i] = old.at[i] + sum.at[i];
             }
-        }
-        put<N>(out, to, sum);
-    }
+            if (segment < end.rows) {
+                const pack<float, N> more = widen<N>(end.own, own[0]);
+#pragma unroll
+                for (int i = 0; i < N; i++) sum.at[i] += factor * more.at[i];
+            }
+            if (end.dropped > 0) {
+#pragma unroll
+                for (int i = 0; i < N; i++) {
+                    const uint32_t bits = rounded(sum.at[i], end.dropped);
+                    memcpy(&sum.at[i], &bits, sizeof bits);
+                }
+            }
+            put<N>(out, to, sum);
+            sum = {};
+#pragma unroll
+            for (int s = 0; s + 1 < S; s++) own[s] = own[s + 1];
+        });
 }
 
 template <int N, typename Source>
