@@ -12,13 +12,18 @@ import (
 // has lanes.
 var attentionShapes = []struct {
 	name                                    string
-	segments, sources, degree, heads, width int // degree -1: one segment has all sources
+	segments, sources, degree, heads, width int // degree: as in segments
 }{
 	{"no segments", 0, 3, 2, 2, 4}, {"no edges", 4, 4, 0, 2, 4},
 	{"one of everything", 1, 1, 1, 1, 1},
 	{"narrower than a vector", 9, 33, 4, 3, 2}, {"one head", 16, 64, 5, 1, 37},
 	{"heads across vectors", 16, 64, 5, 3, 17}, {"eight by eight", 70, 200, 10, 8, 8},
-	{"whole vectors", 65, 80, 6, 4, 32}, {"hub", 7, 1000, -1, 2, 16},
+	{"whole vectors", 65, 80, 6, 4, 32}, {"hub", 7, 1000, hub, 2, 16},
+	{"around a warp, one head", 24, 70, aroundWarp, 1, 8},
+	{"around a warp, two heads", 24, 70, aroundWarp, 2, 7},
+	{"around a warp, four heads", 24, 70, aroundWarp, 4, 8},
+	{"around a warp, eight heads", 24, 70, aroundWarp, 8, 20},
+	{"one source", 5_000, 1, 1, 2, 3},
 	{"many heads", 13, 50, 6, 40, 3},
 	{"wide", 5, 30, 3, 2, 301}, {"chunks of rows", 5, 1100, 3, 2, 9},
 	{"chunks of destinations", 1100, 60, 3, 2, 9},

@@ -9,12 +9,13 @@ import (
 
 var segmentShapes = []struct {
 	name                            string
-	segments, sources, degree, cols int // degree -1: one segment has all sources, the others none
+	segments, sources, degree, cols int // degree: as in segments
 }{
 	{"no segments", 0, 3, 2, 8}, {"no edges", 4, 4, 0, 8}, {"one of everything", 1, 1, 1, 1},
 	{"one feature", 16, 64, 5, 1},
 	{"narrower than a vector", 9, 33, 4, 7}, {"width no multiple of a vector", 16, 64, 5, 37},
-	{"hub", 7, 1000, -1, 64},
+	{"hub", 7, 1000, hub, 64}, {"degrees around a warp", 400, 300, aroundWarp, 12},
+	{"70,000 edges of a segment", 5, 70_000, long, 2}, {"one source", 20_000, 1, 1, 3},
 	{"several tiles", 513, 900, 11, 100}, {"a strip and a feature", 65, 80, 3, 257},
 	{"wide", 13, 50, 6, 602},
 }
@@ -113,16 +114,30 @@ var segmentTests = family{
 	},
 }
 
+// Degrees that segments take for other than random ones.
+const (
+	hub        = -1 // one segment has all sources, the others none
+	aroundWarp = -2 // as kernels for the lanes of a warp tell them apart
+	long       = -3 // one segment has 70,000 edges, the others 0 to 2
+)
+
 // segments returns random segments of indices in [0,sources), of 0 to 2*degree indices each.
 func (b *bench) segments(n, sources, degree int) compute.Segments {
 	s := compute.Segments{Indptr: []int64{0}}
+	around := []int{0, 1, 31, 1, 32, 0, 0, 33, 2, 64, 65}
 	for d := range n {
-		count := sources
+		count := 0
 		switch {
 		case degree >= 0:
 			count = b.random.IntN(2*degree + 1)
-		case d != 1:
-			count = 0
+		case degree == aroundWarp:
+			count = around[d%len(around)]
+		case degree == long && d != 1:
+			count = b.random.IntN(3)
+		case degree == long:
+			count = 70_000
+		case d == 1:
+			count = sources
 		}
 		for range count {
 			s.Indices = append(s.Indices, int32(b.random.IntN(sources)))
