@@ -6,23 +6,28 @@
 namespace halognn {
 namespace {
 
-__global__ void means(float *mean, int64_t rows, int64_t cols, const float *x, float *partial,
-                      uint32_t *arrived) {
+__global__ void BY_CHUNK means(float *mean, int64_t rows, int64_t cols, const float *x,
+                               float *partial, uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
+    const in_chunk in(chunk, rows, cols, j);
+    x += in.at;
     partial[chunk * cols + j] =
-        sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j]; });
+        sum_in_order<1>(in.rows, [=](int r) { return x[r * in.cols]; }, itself);
     if (arrive(arrived + j, chunks))
         mean[j] = add_in_order(partial + j, cols, chunks) / static_cast<float>(rows);
 }
 
-__global__ void variances(float *variance, int64_t rows, int64_t cols, const float *x,
-                          const float *mean, float *partial, uint32_t *arrived) {
+__global__ void BY_CHUNK variances(float *variance, int64_t rows, int64_t cols, const float *x,
+                                   const float *mean, float *partial, uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     const float m = mean[j];
-    partial[chunk * cols + j] = sum_in_order(
-        chunk, rows, [=](int64_t r) { return (x[r * cols + j] - m) * (x[r * cols + j] - m); });
+    const in_chunk in(chunk, rows, cols, j);
+    x += in.at;
+    partial[chunk * cols + j] = sum_in_order<1>(
+        in.rows, [=](int r) { return x[r * in.cols]; },
+        [=](int, float v) { return (v - m) * (v - m); });
     if (arrive(arrived + j, chunks))
         variance[j] = add_in_order(partial + j, cols, chunks) / static_cast<float>(rows);
 }
@@ -90,18 +95,19 @@ __global__ void forward(halognn_cuda_matrix y, int64_t rows, int64_t cols, int l
 // dy is taken back through what followed, in place if it is of float32; then the sums of dy*n and
 // of dy over the rows. partial [chunks,2,cols]
 template <typename D, typename Y>
-__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, D *dy,
-                               const float *x, const float *mean, const float *variance, float eps,
-                               const Y *y, halognn_cuda_then then, float *partial,
-                               uint32_t *arrived) {
+__global__ void BY_CHUNK parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols,
+                                        D *dy, const float *x, const float *mean,
+                                        const float *variance, float eps, const Y *y,
+                                        halognn_cuda_then then, float *partial, uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     const float m = mean[j], s = 1 / sqrtf(variance[j] + eps);
     float *out = partial + chunk * 2 * cols + j;
-    const two sum =
-        sum_back(dy, y, then, in_place<D>, chunk, rows, cols, j, [=](int64_t r, float d) {
-            return two{d, d * ((x[r * cols + j] - m) * s)};
-        });
+    const in_chunk in(chunk, rows, cols, j);
+    x += in.at;
+    const two sum = sum_back<1>(
+        dy, y, then, in_place<D>, in, j, [=](int r) { return x[r * in.cols]; },
+        [=](float d, float v) { return two{d, d * ((v - m) * s)}; });
     out[cols] = sum.a;
     out[0] = sum.b;
     if (!arrive(arrived + j, chunks)) return;

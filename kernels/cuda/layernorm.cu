@@ -33,16 +33,24 @@ __global__ void forward(halognn_cuda_matrix y, int64_t rows, int64_t cols, const
 // dy is taken back through what followed, in place if it is of float32; then the sums of dy*n and
 // of dy over the rows, n = (x-mean)*rstd. partial [chunks,2,cols]
 template <typename D, typename Y>
-__global__ void parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols, D *dy,
-                               const float *x, const float *mean, const float *rstd, const Y *y,
-                               halognn_cuda_then then, float *partial, uint32_t *arrived) {
+__global__ void BY_CHUNK parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols,
+                                        D *dy, const float *x, const float *mean,
+                                        const float *rstd, const Y *y, halognn_cuda_then then,
+                                        float *partial, uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
     float *out = partial + chunk * 2 * cols + j;
-    const two sum =
-        sum_back(dy, y, then, in_place<D>, chunk, rows, cols, j, [=](int64_t r, float d) {
-            return two{d, d * ((x[r * cols + j] - mean[r]) * rstd[r])};
-        });
+    struct row {
+        float x, mean, rstd;
+    };
+    const in_chunk in(chunk, rows, cols, j);
+    x += in.at;
+    mean += in.first;
+    rstd += in.first;
+    const two sum = sum_back<3>(
+        dy, y, then, in_place<D>, in, j,
+        [=](int r) { return row{x[r * in.cols], mean[r], rstd[r]}; },
+        [=](float d, const row &v) { return two{d, d * ((v.x - v.mean) * v.rstd)}; });
     out[cols] = sum.a;
     out[0] = sum.b;
     if (!arrive(arrived + j, chunks)) return;

@@ -6,12 +6,14 @@ namespace halognn {
 namespace {
 
 // One thread a column and chunk: neighbouring threads read neighbouring columns.
-__global__ void column_sums(float *sum, int64_t rows, int64_t cols, const float *x, float *partial,
-                            uint32_t *arrived) {
+__global__ void BY_CHUNK column_sums(float *sum, int64_t rows, int64_t cols, const float *x,
+                                     float *partial, uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
+    const in_chunk in(chunk, rows, cols, j);
+    x += in.at;
     partial[chunk * cols + j] =
-        sum_in_order(chunk, rows, [=](int64_t r) { return x[r * cols + j]; });
+        sum_in_order<1>(in.rows, [=](int r) { return x[r * in.cols]; }, itself);
     if (arrive(arrived + j, chunks)) sum[j] = add_in_order(partial + j, cols, chunks);
 }
 

@@ -20,10 +20,21 @@ __device__ inline bool arrive(uint32_t *counter, int64_t all) {
 }
 
 // add_in_order returns partial[0] + partial[stride] + ..., count of them, zero for none. Other
-// threads of the same kernel may have written them.
+// threads of the same kernel may have written them. One thread adds them all, so it reads FLIGHT at
+// a time: each would take longer to come than to be added. All sums of chunks are fewer than 2^31.
 __device__ inline float add_in_order(const float *partial, int64_t stride, int64_t count) {
+    constexpr int FLIGHT = 16;
+    const int n = static_cast<int>(count), step = static_cast<int>(stride);
     float sum = 0;
-    for (int64_t k = 0; k < count; k++) sum += __ldcg(partial + k * stride);
+    for (int k = 0; k < n; k += FLIGHT) {
+        float v[FLIGHT];
+#pragma unroll
+        for (int i = 0; i < FLIGHT; i++) // past the end, read the last one again
+            v[i] = __ldcg(partial + (k + i < n ? k + i : n - 1) * step);
+#pragma unroll
+        for (int i = 0; i < FLIGHT; i++)
+            if (k + i < n) sum += v[i];
+    }
     return sum;
 }
 
@@ -32,6 +43,10 @@ inline int zero_both(halognn_cuda *c, float *a, float *b, int64_t n) {
     if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, a, n * 4)) return e;
     return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, n * 4);
 }
+
+// Kernels of a thread a column and chunk are BY_CHUNK: they take so few registers that three blocks
+// share a multiprocessor, and 100 of these have all chunks of 150,000 rows under way.
+#define BY_CHUNK __launch_bounds__(halognn::BLOCK, 3)
 
 // columns_by_chunk returns the grid of one thread a column and chunk: my_column() and blockIdx.x;
 // and for more columns than can be counted an empty one, which the launch refuses. Chunks are in x:
@@ -54,46 +69,46 @@ struct two {
     }
 };
 
-// sum_in_order returns the sum of value(r), one number or two, for the rows of a chunk, in order,
-// and hands each to keep(r, value). The next UNROLL values are on their way while those before are
-// added and kept.
-template <typename Value, typename Keep>
-__device__ inline auto sum_in_order(int64_t chunk, int64_t rows, const Value &value,
-                                    const Keep &keep) {
-    using T = decltype(value(int64_t{}));
-    constexpr int UNROLL = 64 / sizeof(T);
-    const int64_t end = (chunk + 1) * CHUNK < rows ? (chunk + 1) * CHUNK : rows;
-    T sum{}, v[UNROLL] = {}, next[UNROLL] = {};
-    int64_t r = chunk * CHUNK;
-    bool full = r + UNROLL <= end;
-    if (full)
+// in_chunk is where the calling thread's column of a chunk lies in a matrix, and how many rows the
+// chunk has. Within a chunk numbers of elements fit in 32 bits, as columns are fewer than COUNTERS.
+struct in_chunk {
+    int64_t first; // row
+    int rows, cols;
+    int64_t at; // element of the first row
+    __device__ in_chunk(int64_t chunk, int64_t all, int64_t cols, int64_t j)
+        : first(chunk * CHUNK), rows(static_cast<int>(all - first < CHUNK ? all - first : CHUNK)),
+          cols(static_cast<int>(cols)), at(first * cols + j) {}
+};
+
+// sum_in_order returns the sum over the rows of a chunk, in order, of use(r, read(r)), one number
+// or two. What is read of FLIGHT rows is under way before the first is used: READS numbers a row.
+template <int READS, typename Read, typename Use>
+__device__ inline auto sum_in_order(int rows, const Read &read, const Use &use) {
+    using V = decltype(read(0));
+    constexpr int FLIGHT = READS == 1 ? 32 : READS == 2 ? 12 : 8;
+    decltype(use(0, V{})) sum{};
+    int r = 0;
+    for (; r + FLIGHT <= rows; r += FLIGHT) {
+        V v[FLIGHT];
 #pragma unroll
-        for (int k = 0; k < UNROLL; k++) v[k] = value(r + k);
-    while (full) {
-        const bool more = r + 2 * UNROLL <= end;
-        if (more)
+        for (int k = 0; k < FLIGHT; k++) v[k] = read(r + k);
 #pragma unroll
-            for (int k = 0; k < UNROLL; k++) next[k] = value(r + UNROLL + k);
-#pragma unroll
-        for (int k = 0; k < UNROLL; k++) {
-            sum += v[k];
-            keep(r + k, v[k]);
-            v[k] = next[k];
-        }
-        r += UNROLL;
-        full = more;
+        for (int k = 0; k < FLIGHT; k++) sum += use(r + k, v[k]);
     }
-    for (; r < end; r++) {
-        const T v = value(r);
-        sum += v;
-        keep(r, v);
+    constexpr int REST = 8; // of a chunk of fewer rows
+    for (; r < rows; r += REST) {
+        V v[REST];
+#pragma unroll
+        for (int k = 0; k < REST; k++) // past the end, read the last row again
+            v[k] = read(r + k < rows ? r + k : rows - 1);
+#pragma unroll
+        for (int k = 0; k < REST; k++)
+            if (r + k < rows) sum += use(r + k, v[k]);
     }
     return sum;
 }
 
-template <typename Value>
-__device__ inline auto sum_in_order(int64_t chunk, int64_t rows, const Value &value) {
-    return sum_in_order(chunk, rows, value, [](int64_t, auto) {});
-}
+// itself is a use: the number that was read.
+__device__ inline float itself(int, float v) { return v; }
 
 }  // namespace halognn

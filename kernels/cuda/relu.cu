@@ -49,12 +49,15 @@ __global__ void backward_kernel(halognn_cuda_matrix dy, int64_t rows, int64_t co
 
 // The same, and db is the sum of the result over the rows. One thread a column and chunk.
 template <typename D, typename Y>
-__global__ void bias_backward_kernel(D *dy, float *db, int64_t rows, int64_t cols, const Y *y,
-                                     halognn_cuda_then then, float *partial, uint32_t *arrived) {
+__global__ void BY_CHUNK bias_backward_kernel(D *dy, float *db, int64_t rows, int64_t cols,
+                                              const Y *y, halognn_cuda_then then, float *partial,
+                                              uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
     if (j >= cols) return;
-    partial[chunk * cols + j] = sum_back(dy, y, then, true, chunk, rows, cols, j,
-                                         [](int64_t, float d) { return d; });
+    struct none {};
+    partial[chunk * cols + j] =
+        sum_back<0>(dy, y, then, true, in_chunk(chunk, rows, cols, j), j,
+                    [](int) { return none{}; }, [](float d, none) { return d; });
     if (arrive(arrived + j, chunks)) db[j] = add_in_order(partial + j, cols, chunks);
 }
 

@@ -9,11 +9,21 @@ namespace {
 // may be of bfloat16.
 __device__ inline void settle_one(const sums &s, int64_t at, uint32_t *arrived) {
     const int64_t chunks = (s.rows + CHUNK - 1) / CHUNK, chunk = at / s.cols, j = at % s.cols;
+    const in_chunk in(chunk, s.rows, s.cols, j);
     const auto over = [&](const auto *dy, const auto *times) {
-        return sum_in_order(chunk, s.rows, [=](int64_t r) {
-            const int64_t i = r * s.cols + j;
-            return times ? to_float(dy[i]) * to_float(times[i]) : to_float(dy[i]);
-        });
+        struct both {
+            std::decay_t<decltype(*dy)> d;
+            std::decay_t<decltype(*times)> by;
+        };
+        const auto *d = dy + in.at;
+        const auto *by = times + in.at;
+        if (times == nullptr)
+            return sum_in_order<1>(
+                in.rows, [=](int r) { return d[r * in.cols]; },
+                [](int, auto v) { return to_float(v); });
+        return sum_in_order<2>(
+            in.rows, [=](int r) { return both{d[r * in.cols], by[r * in.cols]}; },
+            [](int, const both &v) { return to_float(v.d) * to_float(v.by); });
     };
     const auto *dy = static_cast<const float *>(s.dy.of),
                *times = static_cast<const float *>(s.times.of);
@@ -32,7 +42,7 @@ __device__ inline void settle_one(const sums &s, int64_t at, uint32_t *arrived) 
     if (arrive(arrived + s.cols, s.cols)) *s.b = add_in_order(columns, 1, s.cols);
 }
 
-__global__ void settle(pending p, uint32_t *arrived) {
+__global__ void BY_CHUNK settle(pending p, uint32_t *arrived) {
     int64_t at = item(), mine = -1;
     uint32_t counter = 0;
     sums of{};

@@ -66,27 +66,35 @@ __device__ inline uint64_t drawn_back(const halognn_cuda_then &then, int64_t r) 
     return then.activation == HALOGNN_ELU ? drawn(then, r) : 0;
 }
 
-// gradient returns the gradient in what is summed: the number itself, or the first of two.
-__device__ inline float gradient(float d) { return d; }
-__device__ inline float gradient(const two &v) { return v.a; }
-
-// sum_back returns the sum of of(r, d) over a chunk, where d is the gradient that column j of dy
-// becomes. If keep, it replaces dy by d, rounded to the type of dy.
-template <typename D, typename Y, typename Of>
+// sum_back returns the sum of of(d, more(r)) over a chunk, where d is the gradient that column j of
+// dy becomes, and more(r) the READS other numbers that are read of row r. If keep, it replaces dy
+// by d, rounded to the type of dy.
+template <int READS, typename D, typename Y, typename More, typename Of>
 __device__ inline auto sum_back(D *dy, const Y *y, const halognn_cuda_then &then, bool keep,
-                                int64_t chunk, int64_t rows, int64_t cols, int64_t j,
-                                const Of &of) {
+                                const in_chunk &in, int64_t j, const More &more, const Of &of) {
+    using M = decltype(more(0));
+    struct sum {
+        D d;
+        M more;
+    };
+    struct followed {
+        D d;
+        Y y;
+        M more;
+    };
+    dy += in.at;
     if (then.activation == 0)
-        return sum_in_order(chunk, rows,
-                            [=](int64_t r) { return of(r, to_float(dy[r * cols + j])); });
-    return sum_in_order(
-        chunk, rows,
-        [=](int64_t r) {
-            return of(r, follow_back(then, to_float(dy[r * cols + j]), to_float(y[r * cols + j]),
-                                     drawn_back(then, r), j));
-        },
-        [=](int64_t r, auto v) {
-            if (keep) put<1>(dy + r * cols + j, {gradient(v)});
+        return sum_in_order<READS + 1>(
+            in.rows, [=](int r) { return sum{dy[r * in.cols], more(r)}; },
+            [=](int, const sum &v) { return of(to_float(v.d), v.more); });
+    y += in.at;
+    return sum_in_order<READS + 2>(
+        in.rows, [=](int r) { return followed{dy[r * in.cols], y[r * in.cols], more(r)}; },
+        [=](int r, const followed &v) {
+            const float d = follow_back(then, to_float(v.d), to_float(v.y),
+                                        drawn_back(then, in.first + r), j);
+            if (keep) put<1>(dy + r * in.cols, {d});
+            return of(d, v.more);
         });
 }
 

@@ -48,6 +48,7 @@
 #define __global__
 #define __device__
 #define __host__
+#define __launch_bounds__(...)
 // Queued work runs under one lock, block by block.
 #define __shared__ static
 
