@@ -7,46 +7,58 @@
 namespace halognn {
 namespace {
 
-// The dots of every row with a, and of the first rows with a2.
+constexpr int ROWS = 4; // rows of which a group of lanes makes a head's dots
+
+// The dots of every row with a, and of the first rows with a2. A group of lanes reads a head of
+// ROWS rows together. Neighbouring groups have neighbouring heads; groups are fewer than 2^31.
 template <int N, typename T>
-__global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int64_t heads,
-                          int64_t width, int lanes, const T *z, const float *a, const float *a2) {
-    const int64_t i = item() / lanes, at = i % heads * width; // i of rows*heads
-    const bool mine = i < rows * heads, both = i < first * heads;
-    float sum = 0, sum2 = 0;
-    for (int64_t j = threadIdx.x % lanes * N; mine && j < width; j += lanes * N) {
-        const pack<T, N> v = load<T, N>(z + i * width + j);
-        const pack<float, N> w = load<float, N>(a + at + j), w2 = load<float, N>(a2 + at + j);
+__global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int heads, int width,
+                          int lanes, const T *z, const float *a, const float *a2) {
+    const uint32_t group = blockIdx.x * (blockDim.x / lanes) + threadIdx.x / lanes;
+    const int h = static_cast<int>(group % heads), lane = static_cast<int>(threadIdx.x) % lanes;
+    const int64_t row = int64_t{group / heads} * ROWS;
+    a += h * width;
+    a2 += h * width;
+    float sum[ROWS] = {}, sum2[ROWS] = {};
+    for (int j = lane * N; row < rows && j < width; j += lanes * N) {
+        pack<T, N> v[ROWS];
 #pragma unroll
-        for (int k = 0; k < N; k++) {
-            sum += to_float(v.at[k]) * w.at[k];
-            sum2 += to_float(v.at[k]) * w2.at[k];
-        }
+        for (int k = 0; k < ROWS; k++) // past the end, read the last row again
+            v[k] = load<T, N>(z + ((row + k < rows ? row + k : rows - 1) * heads + h) * width + j);
+        const pack<float, N> w = load<float, N>(a + j), w2 = load<float, N>(a2 + j);
+#pragma unroll
+        for (int k = 0; k < ROWS; k++)
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                sum[k] += to_float(v[k].at[i]) * w.at[i];
+                sum2[k] += to_float(v[k].at[i]) * w2.at[i];
+            }
     }
-    sum = group_sum(sum, lanes);
-    sum2 = group_sum(sum2, lanes);
-    if (threadIdx.x % lanes != 0) return;
-    if (mine) s[i] = sum;
-    if (both) s2[i] = sum2;
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+        const float all = group_sum(sum[k], lanes), all2 = group_sum(sum2[k], lanes);
+        if (lane == 0 && row + k < rows) s[(row + k) * heads + h] = all;
+        if (lane == 0 && row + k < first) s2[(row + k) * heads + h] = all2;
+    }
 }
 
-// dots_back adds to column j of the rows [r,end) of dz the gradient of the dots with a and, if
-// BOTH, with a2, and to the sums the gradients of a and a2. UNROLL rows are read before the first
-// is written.
+// dots_back adds to a column of the rows [r,end) of a chunk of dz the gradient of the dots with a
+// and, if BOTH, with a2, and to the sums the gradients of a and a2. UNROLL rows are read before the
+// first is written.
 template <bool BOTH, typename T>
-__device__ inline void dots_back(float *dz, int64_t r, int64_t end, int64_t cols, int64_t j,
-                                 int64_t heads, int64_t h, const float *ds, const float *ds2,
-                                 const T *z, float a, float a2, float &sum, float &sum2) {
+__device__ inline void dots_back(float *dz, int r, int end, int cols, int heads, const float *ds,
+                                 const float *ds2, const T *z, float a, float a2, float &sum,
+                                 float &sum2) {
     constexpr int UNROLL = 8;
     for (; r < end; r += UNROLL) {
         float d[UNROLL], v[UNROLL], g[UNROLL], g2[UNROLL];
 #pragma unroll
         for (int k = 0; k < UNROLL; k++) { // past the end, read the last row again
-            const int64_t row = r + k < end ? r + k : end - 1;
-            d[k] = dz[row * cols + j];
-            v[k] = to_float(z[row * cols + j]);
-            g[k] = ds[row * heads + h];
-            if (BOTH) g2[k] = ds2[row * heads + h];
+            const int row = r + k < end ? r + k : end - 1;
+            d[k] = dz[row * cols];
+            v[k] = to_float(z[row * cols]);
+            g[k] = ds[row * heads];
+            if (BOTH) g2[k] = ds2[row * heads];
         }
 #pragma unroll
         for (int k = 0; k < UNROLL; k++) {
@@ -57,7 +69,7 @@ __device__ inline void dots_back(float *dz, int64_t r, int64_t end, int64_t cols
                 sum2 += g2[k] * v[k];
                 to += g2[k] * a2;
             }
-            dz[(r + k) * cols + j] = to;
+            dz[(r + k) * cols] = to;
         }
     }
 }
@@ -65,18 +77,24 @@ __device__ inline void dots_back(float *dz, int64_t r, int64_t end, int64_t cols
 // dz += ds*a and da = the sum over the rows of ds*z; the same for the first rows with ds2 and a2.
 // partial [2,chunks,cols]
 template <typename T>
-__global__ void dots_backward(float *dz, float *da, float *da2, int64_t rows, int64_t first,
-                              int64_t heads, int64_t width, const float *ds, const float *ds2,
-                              const T *z, const float *a, const float *a2, float *partial,
-                              uint32_t *arrived) {
+__global__ void BY_CHUNK dots_backward(float *dz, float *da, float *da2, int64_t rows,
+                                       int64_t first, int64_t heads, int64_t width, const float *ds,
+                                       const float *ds2, const T *z, const float *a,
+                                       const float *a2, float *partial, uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
-    const int64_t cols = heads * width, h = j / width;
+    const int64_t cols = heads * width;
     if (j >= cols) return;
-    const int64_t begin = chunk * CHUNK, end = begin + CHUNK < rows ? begin + CHUNK : rows;
-    const int64_t both = first < begin ? begin : first < end ? first : end;
+    const in_chunk in(chunk, rows, cols, j);
+    const int64_t lead = first - in.first, head = in.first * heads + j / width;
+    const int both = static_cast<int>(lead < 0 ? 0 : lead < in.rows ? lead : in.rows);
+    const int n = static_cast<int>(heads);
+    dz += in.at;
+    z += in.at;
+    ds += head;
+    if (both > 0) ds2 += head;
     float sum = 0, sum2 = 0;
-    dots_back<true>(dz, begin, both, cols, j, heads, h, ds, ds2, z, a[j], a2[j], sum, sum2);
-    dots_back<false>(dz, both, end, cols, j, heads, h, ds, ds2, z, a[j], a2[j], sum, sum2);
+    dots_back<true>(dz, 0, both, in.cols, n, ds, ds2, z, a[j], a2[j], sum, sum2);
+    dots_back<false>(dz, both, in.rows, in.cols, n, ds, ds2, z, a[j], a2[j], sum, sum2);
     float *partial2 = partial + chunks * cols;
     partial[chunk * cols + j] = sum;
     partial2[chunk * cols + j] = sum2;
@@ -173,13 +191,16 @@ int halognn_cuda_head_dots(halognn_cuda *c, float *s, float *s2, int64_t rows, i
                            int64_t heads, int64_t width, halognn_cuda_matrix z, const float *a,
                            const float *a2) {
     if (rows == 0) return 0;
+    const int64_t groups = ceil_div(rows, ROWS) * heads;
+    if (groups >> 31) return cudaErrorInvalidValue;
     return in_packs(width, {z, a, a2}, [=](auto n) {
         constexpr int N = decltype(n)::value;
         const int lanes = group(width, N);
         return by_type(z, [=](auto *of) {
             using T = std::remove_pointer_t<decltype(of)>;
-            return LAUNCH_TOGETHER(c, (head_dots<N, T>), blocks(rows * heads * lanes), s, s2, rows,
-                                   first, heads, width, lanes, static_cast<const T *>(of), a, a2);
+            return LAUNCH_TOGETHER(c, (head_dots<N, T>), blocks(groups, BLOCK / lanes), s, s2,
+                                   rows, first, static_cast<int>(heads), static_cast<int>(width),
+                                   lanes, static_cast<const T *>(of), a, a2);
         });
     });
 }
