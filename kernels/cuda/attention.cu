@@ -3,7 +3,7 @@
 // as fit the head, shares its columns and adds them as a tree.
 #include "exp.cuh"
 #include "reduce.cuh"
-#include "rows.cuh"
+#include "runs.cuh"
 #include "stored.cuh"
 #include "warp.cuh"
 
@@ -13,28 +13,36 @@ namespace {
 // Rows in flight before the first is used, as in segment.cu.
 constexpr int FLIGHT = 4;
 
-// weighted_row returns columns [col, col+N) of the sum of the rows of the edges [begin,end), each
-// column weighted by its head. edges has the index of each edge in alpha; NULL if that is its
-// position. The columns lie within one head.
-template <int N, typename T>
-__device__ inline pack<float, N> weighted_row(int64_t begin, int64_t end, int64_t heads,
-                                              int64_t width, const int32_t *indices,
-                                              const int32_t *edges, const float *alpha,
-                                              const T *rows, int64_t col) {
-    const int64_t h = col / width;
+// A warp keeps the numbers [edges,heads] of a segment in shared memory if they are not more than
+// KEPT: 32 edges of 8 heads, 256 of one. Then it writes them once, for other kernels, and counts in
+// 32 bits (Int). Those of longer segments are made where they lie in the end.
+constexpr int KEPT = 256;
+
+// read_rows reads columns [col, col+N) of the rows of FLIGHT edges from e on, of n edges.
+template <int N, typename Int, typename T>
+__device__ inline void read_rows(pack<T, N> *v, Int e, Int n, const int32_t *indices, int64_t cols,
+                                 const T *rows, int64_t col) {
+#pragma unroll
+    for (int k = 0; k < FLIGHT; k++) // past the end, read the last edge again
+        v[k] = load<T, N>(rows + indices[e + k < n ? e + k : n - 1] * cols + col);
+}
+
+// weighted_row returns columns [col, col+N) of the sum of the rows of n edges, each column weighted
+// by its head h. The columns lie within one head. If AHEAD, v has the rows of the first edges.
+template <bool AHEAD, int N, typename Int, typename T>
+__device__ inline pack<float, N> weighted_row(pack<T, N> *v, Int n, Int heads, Int h,
+                                              const int32_t *indices, const float *alpha,
+                                              int64_t cols, const T *rows, int64_t col) {
     pack<float, N> sum{};
-    for (int64_t e = begin; e < end; e += FLIGHT) {
-        pack<T, N> v[FLIGHT];
+    for (Int e = 0; e < n; e += FLIGHT) {
+        if (!AHEAD || e > 0) read_rows<N>(v, e, n, indices, cols, rows, col);
         float w[FLIGHT];
 #pragma unroll
-        for (int k = 0; k < FLIGHT; k++) { // past the end, read the last edge again
-            const int64_t at = e + k < end ? e + k : end - 1;
-            v[k] = load<T, N>(rows + indices[at] * (heads * width) + col);
-            w[k] = alpha[(edges ? edges[at] : at) * heads + h];
-        }
+        for (int k = 0; k < FLIGHT; k++)
+            w[k] = alpha[(e + k < n ? e + k : n - 1) * heads + h];
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
-            if (e + k >= end) break;
+            if (e + k >= n) break;
 #pragma unroll
             for (int i = 0; i < N; i++) sum.at[i] += to_float(v[k].at[i]) * w[k];
         }
@@ -47,17 +55,17 @@ __device__ inline pack<float, N> weighted_row(int64_t begin, int64_t end, int64_
 // read neighbouring numbers. If there are more heads than lanes, it takes them in turn.
 struct by_head {
     int heads, edges; // heads and edges of a round; heads is a power of two
+    int head, edge;   // the lane's among them
     __device__ explicit by_head(int64_t all) {
         heads = 1;
         while (heads < WARP && heads < all) heads *= 2;
         edges = WARP / heads;
+        head = static_cast<int>(my_lane()) % heads;
+        edge = static_cast<int>(my_lane()) / heads;
     }
-    __device__ int64_t head(int64_t first) const { return first + my_lane() % heads; }
-    __device__ int64_t edge(int64_t first) const { return first + my_lane() / heads; }
     // add adds the numbers of a round, in edge order.
     __device__ void add(float &sum, float v) const {
-        for (int k = 0; k < edges; k++)
-            sum += __shfl_sync(0xffffffffu, v, k * heads + static_cast<int>(my_lane()) % heads);
+        for (int k = 0; k < edges; k++) sum += __shfl_sync(0xffffffffu, v, k * heads + head);
     }
     __device__ float largest(float v) const {
         for (int mask = WARP / 2; mask >= heads; mask /= 2) {
@@ -68,74 +76,107 @@ struct by_head {
     }
 };
 
-// weigh sets alpha to the softmax of score(e, h) over the edges [begin,end), by one warp, whose
-// lanes may then read all of it.
-template <typename Score>
-__device__ inline void weigh(float *alpha, int64_t heads, int64_t begin, int64_t end,
-                             const Score &score) {
+// weigh sets alpha to the softmax of score(e, h) over the n edges of a segment, by one warp. It
+// makes it in kept, which the lanes may then read.
+template <typename Int, typename Score>
+__device__ inline void weigh(float *kept, float *alpha, Int n, Int heads, const Score &score) {
     const by_head by(heads);
-    for (int64_t first = 0; first < heads; first += by.heads) {
-        const int64_t h = by.head(first);
+    for (Int first = 0; first < heads; first += by.heads) {
+        const Int h = first + by.head;
         float most = -INFINITY, sum = 0;
-        for (int64_t e = by.edge(begin); h < heads && e < end; e += by.edges) {
-            const float v = score(e, h);
-            alpha[e * heads + h] = v;
-            most = v > most || v != v ? v : most;
+        for (Int e = by.edge; h < heads && e < n; e += FLIGHT * by.edges) {
+            float v[FLIGHT];
+#pragma unroll
+            for (int k = 0; k < FLIGHT; k++) // past the end, read an edge again
+                v[k] = score(e + k * by.edges < n ? e + k * by.edges : e, h);
+#pragma unroll
+            for (int k = 0; k < FLIGHT; k++) {
+                if (e + k * by.edges >= n) break;
+                kept[(e + k * by.edges) * heads + h] = v[k];
+                most = v[k] > most || v[k] != v[k] ? v[k] : most;
+            }
         }
         most = by.largest(most);
-        for (int64_t round = begin; round < end; round += by.edges) {
-            const int64_t e = by.edge(round);
+        for (Int round = 0; round < n; round += by.edges) {
+            const Int e = round + by.edge;
             float v = 0;
-            if (h < heads && e < end) {
-                v = exact_exp(alpha[e * heads + h] - most);
-                alpha[e * heads + h] = v;
+            if (h < heads && e < n) {
+                v = exact_exp(kept[e * heads + h] - most);
+                kept[e * heads + h] = v;
             }
             by.add(sum, v);
         }
-        for (int64_t e = by.edge(begin); h < heads && e < end; e += by.edges)
-            alpha[e * heads + h] /= sum;
+        for (Int e = by.edge; h < heads && e < n; e += by.edges) {
+            const float v = kept[e * heads + h] / sum;
+            kept[e * heads + h] = v;
+            if (kept != alpha) alpha[e * heads + h] = v;
+        }
     }
     __syncwarp();
 }
 
-// attend makes the weights of a destination's edges and, unless y is null, the sum of their rows.
+// attend_one makes the weights of a destination's n edges and, unless y is null, the sum of their
+// rows. The first rows are on their way while it makes the weights.
+template <int N, typename Int, typename T, typename Score>
+__device__ inline void attend_one(float *y, float *kept, float *alpha, Int n, Int heads, Int width,
+                                  const int32_t *indices, const T *z, const Score &score) {
+    const int64_t cols = heads * width;
+    const Int column = static_cast<Int>(my_lane()) * N;
+    pack<T, N> v[FLIGHT];
+    const bool sums = y != nullptr && n > 0;
+    if (sums && column < cols) read_rows<N>(v, Int{0}, n, indices, cols, z, column);
+    weigh(kept, alpha, n, heads, score);
+    const auto put_sum = [&](Int j, auto ahead) {
+        store<float, N>(y + j, weighted_row<decltype(ahead)::value, N>(
+                                   v, n, heads, j / width, indices, kept, cols, z, j));
+    };
+    if (y != nullptr && column < cols) put_sum(column, std::true_type{});
+    for (Int j = column + WARP * N; y != nullptr && j < cols; j += WARP * N)
+        put_sum(j, std::false_type{});
+}
+
 // One warp for each destination.
 template <int N, typename T>
-__global__ void attend(float *y, float *alpha, int64_t segments, int64_t heads, int64_t width,
+__global__ void __launch_bounds__(BLOCK, 3) attend(float *y, float *alpha, int64_t segments, int64_t heads, int64_t width,
                        const int64_t *indptr, const int32_t *indices, const float *src,
                        const float *dst, const T *z, float slope) {
-    const int64_t d = my_row(), cols = heads * width;
+    __shared__ float kept[BLOCK / WARP][KEPT];
+    const int64_t d = my_row();
     if (d >= segments) return;
-    const int64_t begin = indptr[d], end = indptr[d + 1];
-    weigh(alpha, heads, begin, end, [=](int64_t e, int64_t h) {
-        const float v = src[indices[e] * heads + h] + dst[d * heads + h];
+    const int64_t begin = indptr[d], n = indptr[d + 1] - begin;
+    indices += begin;
+    alpha += begin * heads;
+    dst += d * heads;
+    if (y != nullptr) y += d * heads * width;
+    const auto score = [=](int64_t e, int64_t h) {
+        const float v = src[indices[e] * heads + h] + dst[h];
         return v > 0 ? v : v * slope;
-    });
-    for (int64_t j = my_lane() * N; y != nullptr && j < cols; j += WARP * N)
-        store<float, N>(y + d * cols + j, weighted_row<N>(begin, end, heads, width, indices,
-                                                          nullptr, alpha, z, j));
+    };
+    if (n * heads <= KEPT)
+        attend_one<N>(y, kept[threadIdx.x / WARP], alpha, static_cast<int>(n),
+                      static_cast<int>(heads), static_cast<int>(width), indices, z, score);
+    else
+        attend_one<N>(y, alpha, alpha, n, heads, width, indices, z, score);
 }
 
 // dots_by_edge calls put(e, h) with the sum of term(x, y, j) over the columns j of head h, where x
-// and y are the rows of edge e: others[indices[e]] and own. One warp does it, with one head for
-// each group of lanes. It reads FLIGHT edges before it uses the first.
-template <int N, typename X, typename Y, typename Term, typename Put>
-__device__ inline void dots_by_edge(int64_t begin, int64_t end, int64_t heads, int64_t width,
-                                    int lanes, const int32_t *indices, const X *others,
-                                    const Y *own, const Term &term, const Put &put) {
-    const int64_t cols = heads * width, column = my_lane() % lanes * N;
-    for (int64_t head = 0; head < heads; head += WARP / lanes) {
-        const int64_t h = head + my_lane() / lanes;
+// and y are the rows of edge e, of n: others[indices[e]] and own. One warp does it, with one head
+// for each group of lanes. It reads FLIGHT edges before it uses the first.
+template <int N, typename Int, typename X, typename Y, typename Term, typename Put>
+__device__ inline void dots_by_edge(Int n, Int heads, Int width, int lanes, const int32_t *indices,
+                                    const X *others, const Y *own, const Term &term,
+                                    const Put &put) {
+    const int64_t cols = heads * width;
+    const int column = static_cast<int>(my_lane()) % lanes * N;
+    for (Int head = 0; head < heads; head += WARP / lanes) {
+        const Int h = head + static_cast<int>(my_lane()) / lanes;
         const bool mine = h < heads;
-        for (int64_t e = begin; e < end; e += FLIGHT) {
+        for (Int e = 0; e < n; e += FLIGHT) {
             float sum[FLIGHT] = {};
-            for (int64_t j = column; mine && j < width; j += lanes * N) {
+            for (Int j = column; mine && j < width; j += lanes * N) {
                 const pack<Y, N> y = load<Y, N>(own + h * width + j);
                 pack<X, N> x[FLIGHT];
-#pragma unroll
-                for (int k = 0; k < FLIGHT; k++) // past the end, read the last edge again
-                    x[k] = load<X, N>(others + indices[e + k < end ? e + k : end - 1] * cols +
-                                          h * width + j);
+                read_rows<N>(x, e, n, indices, cols, others, h * width + j);
 #pragma unroll
                 for (int k = 0; k < FLIGHT; k++)
 #pragma unroll
@@ -146,7 +187,7 @@ __device__ inline void dots_by_edge(int64_t begin, int64_t end, int64_t heads, i
 #pragma unroll
             for (int k = 0; k < FLIGHT; k++) {
                 const float all = group_sum(sum[k], lanes);
-                if (mine && column == 0 && e + k < end) put(e + k, h, all);
+                if (mine && column == 0 && e + k < n) put(e + k, h, all);
             }
         }
     }
@@ -154,61 +195,119 @@ __device__ inline void dots_by_edge(int64_t begin, int64_t end, int64_t heads, i
 
 __device__ inline float multiplied(float x, float y, int64_t) { return x * y; }
 
-// attend_backward turns de, the gradients of the weights of a destination's edges, into those of
+// attend_one_back turns de, the gradients of the weights of a destination's n edges, into those of
 // the scores before LeakyReLU, and sums them. Unless dy is null, it first makes de from the rows z
-// and the row of dy. One warp for each destination.
+// and the row of dy.
+template <int N, typename Int, typename T>
+__device__ inline void attend_one_back(float *kept, float *de, float *ddst, Int n, Int heads,
+                                       Int width, int lanes, const int32_t *indices,
+                                       const float *alpha, const float *src, const float *dst,
+                                       const T *z, const float *dy, float slope) {
+    if (dy != nullptr)
+        dots_by_edge<N>(n, heads, width, lanes, indices, z, dy, multiplied,
+                        [=](Int e, Int h, float sum) { kept[e * heads + h] = sum; });
+    else if (kept != de)
+        for (Int i = static_cast<Int>(my_lane()); i < n * heads; i += WARP) kept[i] = de[i];
+    __syncwarp();
+    const by_head by(heads);
+    for (Int first = 0; first < heads; first += by.heads) {
+        const Int h = first + by.head;
+        const float own = h < heads ? dst[h] : 0;
+        float mean = 0, sum = 0;
+        for (Int round = 0; round < n; round += by.edges) {
+            const Int e = round + by.edge, i = e * heads + h;
+            by.add(mean, h < heads && e < n ? alpha[i] * kept[i] : 0);
+        }
+        for (Int round = 0; round < n; round += by.edges) {
+            const Int e = round + by.edge, i = e * heads + h;
+            float to = 0;
+            if (h < heads && e < n) {
+                const float g = alpha[i] * (kept[i] - mean);
+                to = src[int64_t{indices[e]} * heads + h] + own > 0 ? g : g * slope;
+                de[i] = to;
+            }
+            by.add(sum, to);
+        }
+        if (h < heads && by.edge == 0) ddst[h] = sum;
+    }
+}
+
+// One warp for each destination.
 template <int N, typename T>
 __global__ void attend_backward(float *de, float *ddst, int64_t segments, int64_t heads,
                                 int64_t width, int lanes, const int64_t *indptr,
                                 const int32_t *indices, const float *alpha, const float *src,
                                 const float *dst, const T *z, const float *dy, float slope) {
-    const int64_t d = my_row(), cols = heads * width;
+    __shared__ float kept[BLOCK / WARP][KEPT];
+    const int64_t d = my_row();
     if (d >= segments) return;
-    const int64_t begin = indptr[d], end = indptr[d + 1];
-    if (dy != nullptr)
-        dots_by_edge<N>(begin, end, heads, width, lanes, indices, z, dy + d * cols, multiplied,
-                        [=](int64_t e, int64_t h, float sum) { de[e * heads + h] = sum; });
-    __syncwarp();
-    const by_head by(heads);
-    for (int64_t first = 0; first < heads; first += by.heads) {
-        const int64_t h = by.head(first);
-        const float own = h < heads ? dst[d * heads + h] : 0;
-        float mean = 0, sum = 0;
-        for (int64_t round = begin; round < end; round += by.edges) {
-            const int64_t e = by.edge(round), i = e * heads + h;
-            by.add(mean, h < heads && e < end ? alpha[i] * de[i] : 0);
-        }
-        for (int64_t round = begin; round < end; round += by.edges) {
-            const int64_t e = by.edge(round), i = e * heads + h;
-            float to = 0;
-            if (h < heads && e < end) {
-                const float g = alpha[i] * (de[i] - mean);
-                to = src[indices[e] * heads + h] + own > 0 ? g : g * slope;
-                de[i] = to;
-            }
-            by.add(sum, to);
-        }
-        if (h < heads && by.edge(0) == 0) ddst[d * heads + h] = sum;
-    }
+    const int64_t begin = indptr[d], n = indptr[d + 1] - begin;
+    indices += begin;
+    alpha += begin * heads;
+    de += begin * heads;
+    dst += d * heads;
+    ddst += d * heads;
+    if (dy != nullptr) dy += d * heads * width;
+    if (n * heads <= KEPT)
+        attend_one_back<N>(kept[threadIdx.x / WARP], de, ddst, static_cast<int>(n),
+                           static_cast<int>(heads), static_cast<int>(width), lanes, indices, alpha,
+                           src, dst, z, dy, slope);
+    else
+        attend_one_back<N>(de, de, ddst, n, heads, width, lanes, indices, alpha, src, dst, z, dy,
+                           slope);
+}
+
+// weighted_back sums, for the S sources from number first on, columns [col, col+N) of the rows of
+// dy of their edges, weighted by head h. edges has the index of each edge in alpha.
+template <int N, int S>
+__device__ inline void weighted_back(float *dz, int64_t first, int64_t segments, int64_t heads,
+                                     int64_t cols, const int64_t *t_indptr,
+                                     const int32_t *t_indices, const int32_t *t_edges,
+                                     const float *alpha, const float *dy, int64_t h, int64_t col) {
+    struct ends {
+        int32_t target, edge;
+    };
+    struct weighted {
+        pack<float, N> row;
+        float by;
+    };
+    pack<float, N> sum{};
+    along<S>(
+        first, segments, t_indptr, [=](int64_t e) { return ends{t_indices[e], t_edges[e]}; },
+        [=](int64_t, const ends &at) {
+            return weighted{load<float, N>(dy + at.target * cols + col),
+                            alpha[at.edge * heads + h]};
+        },
+        [&](const weighted &x) {
+#pragma unroll
+            for (int i = 0; i < N; i++) sum.at[i] += x.row.at[i] * x.by;
+        },
+        [&](int64_t source) {
+            store<float, N>(dz + source * cols + col, sum);
+            sum = {};
+        });
 }
 
 // collect sums over the edges of each source, which the transposed segments list: the gradients of
-// scores and, unless dz is null, rows of dy times the weights. One warp for each source.
-template <int N>
+// scores and, unless dz is null, rows of dy times the weights. One warp for each S sources.
+template <int N, int S>
 __global__ void collect(float *dz, float *dsrc, int64_t segments, int64_t heads, int64_t width,
                         const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
                         const float *alpha, const float *de, const float *dy) {
-    const int64_t s = my_row(), cols = heads * width;
-    if (s >= segments) return;
-    const int64_t begin = t_indptr[s], end = t_indptr[s + 1];
-    for (int64_t h = my_lane(); h < heads; h += WARP) {
+    const int64_t first = my_row() * S, cols = heads * width;
+    if (first >= segments) return;
+    const int n = static_cast<int>(heads);
+    for (int i = static_cast<int>(my_lane()); i < S * n; i += WARP) {
+        const int64_t s = first + i / n, h = i % n;
+        if (s >= segments) break;
         float sum = 0;
-        for (int64_t e = begin; e < end; e++) sum += de[t_edges[e] * heads + h];
+#pragma unroll 4
+        for (int64_t e = t_indptr[s]; e < t_indptr[s + 1]; e++) sum += de[t_edges[e] * heads + h];
         dsrc[s * heads + h] = sum;
     }
     for (int64_t j = my_lane() * N; dz != nullptr && j < cols; j += WARP * N)
-        store<float, N>(dz + s * cols + j, weighted_row<N>(begin, end, heads, width, t_indices,
-                                                           t_edges, alpha, dy, j));
+        weighted_back<N, S>(dz, first, segments, heads, cols, t_indptr, t_indices, t_edges, alpha,
+                            dy, j / width, j);
 }
 
 // de becomes the gradient of the scores.
@@ -223,23 +322,40 @@ __global__ void scores_backward(float *de, int64_t segments, int64_t heads, cons
         de[e * heads + h] = alpha[e * heads + h] * (de[e * heads + h] - mean);
 }
 
-// GATv2's weights. One warp for each destination.
-template <int N>
-__global__ void attend_pairs(float *alpha, int64_t segments, int64_t heads, int64_t width,
-                             int lanes, const int64_t *indptr, const int32_t *indices,
-                             const float *src, const float *dst, const float *a, float slope) {
-    const int64_t d = my_row();
-    if (d >= segments) return;
+// attend_one_pair makes GATv2's weights of a destination's n edges.
+template <int N, typename Int>
+__device__ inline void attend_one_pair(float *kept, float *alpha, Int n, Int heads, Int width,
+                                       int lanes, const int32_t *indices, const float *src,
+                                       const float *dst, const float *a, float slope) {
     dots_by_edge<N>(
-        indptr[d], indptr[d + 1], heads, width, lanes, indices, src, dst + d * heads * width,
+        n, heads, width, lanes, indices, src, dst,
         [=](float x, float y, int64_t j) {
             const float u = x + y;
             return (u > 0 ? u : u * slope) * a[j];
         },
-        [=](int64_t e, int64_t h, float sum) { alpha[e * heads + h] = sum; });
+        [=](Int e, Int h, float sum) { kept[e * heads + h] = sum; });
     __syncwarp();
-    weigh(alpha, heads, indptr[d], indptr[d + 1],
-          [=](int64_t e, int64_t h) { return alpha[e * heads + h]; });
+    weigh(kept, alpha, n, heads, [=](Int e, Int h) { return kept[e * heads + h]; });
+}
+
+// One warp for each destination.
+template <int N>
+__global__ void attend_pairs(float *alpha, int64_t segments, int64_t heads, int64_t width,
+                             int lanes, const int64_t *indptr, const int32_t *indices,
+                             const float *src, const float *dst, const float *a, float slope) {
+    __shared__ float kept[BLOCK / WARP][KEPT];
+    const int64_t d = my_row();
+    if (d >= segments) return;
+    const int64_t begin = indptr[d], n = indptr[d + 1] - begin;
+    indices += begin;
+    alpha += begin * heads;
+    dst += d * heads * width;
+    if (n * heads <= KEPT)
+        attend_one_pair<N>(kept[threadIdx.x / WARP], alpha, static_cast<int>(n),
+                           static_cast<int>(heads), static_cast<int>(width), lanes, indices, src,
+                           dst, a, slope);
+    else
+        attend_one_pair<N>(alpha, alpha, n, heads, width, lanes, indices, src, dst, a, slope);
 }
 
 // What the sums over a row's edges give: the row's gradient, set or added, or the row's part of the
@@ -284,14 +400,29 @@ __global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t 
 // weighted_sum is a weighted_row for each segment.
 template <int N, typename T>
 __global__ void weighted_sum(float *out, int64_t segments, int64_t heads, int64_t width, int lanes,
-                             const int64_t *indptr, const int32_t *indices, const int32_t *edges,
-                             const float *alpha, const T *rows) {
+                             const int64_t *indptr, const int32_t *indices, const float *alpha,
+                             const T *rows) {
     const int64_t cols = heads * width;
     const place p = my_place(lanes, N);
     if (p.row >= segments || p.col >= cols) return;
+    const int64_t begin = indptr[p.row], n = indptr[p.row + 1] - begin;
+    indices += begin;
+    pack<T, N> v[FLIGHT];
     store<float, N>(out + p.row * cols + p.col,
-                    weighted_row<N>(indptr[p.row], indptr[p.row + 1], heads, width, indices, edges,
-                                    alpha, rows, p.col));
+                    weighted_row<false, N>(v, n, heads, p.col / width, indices,
+                                           alpha + begin * heads, cols, rows, p.col));
+}
+
+// weighted_sum_back is a weighted_back for each S sources.
+template <int N, int S>
+__global__ void weighted_sum_back(float *dz, int64_t segments, int64_t heads, int64_t width,
+                                  int lanes, const int64_t *t_indptr, const int32_t *t_indices,
+                                  const int32_t *t_edges, const float *alpha, const float *dy) {
+    const int64_t cols = heads * width;
+    const place p = my_place(lanes, N);
+    if (p.row > (segments - 1) / S || p.col >= cols) return;
+    weighted_back<N, S>(dz, p.row * S, segments, heads, cols, t_indptr, t_indices, t_edges, alpha,
+                        dy, p.col / width, p.col);
 }
 
 // One warp for each source.
@@ -301,43 +432,24 @@ __global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_
                           const T *z, const float *dy) {
     const int64_t s = my_row();
     if (s >= segments) return;
+    const int64_t begin = t_indptr[s], n = t_indptr[s + 1] - begin;
+    t_edges += begin;
     dots_by_edge<N>(
-        t_indptr[s], t_indptr[s + 1], heads, width, lanes, t_indices, dy, z + s * heads * width,
-        multiplied,
+        n, heads, width, lanes, t_indices + begin, dy, z + s * heads * width, multiplied,
         [=](int64_t e, int64_t h, float sum) { dalpha[t_edges[e] * heads + h] = sum; });
-}
-
-template <int N, typename T>
-int weighted_n(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width,
-               const int64_t *indptr, const int32_t *indices, const int32_t *edges,
-               const float *alpha, const T *rows) {
-    const int64_t cols = heads * width;
-    return LAUNCH(c, (weighted_sum<N, T>), grid_of(segments, cols, N), out, segments, heads, width,
-                  lanes(cols, N), indptr, indices, edges, alpha, rows);
-}
-
-template <typename T>
-int weighted(halognn_cuda *c, float *out, int64_t segments, int64_t heads, int64_t width,
-             const int64_t *indptr, const int32_t *indices, const int32_t *edges,
-             const float *alpha, const T *rows) {
-    if (segments == 0 || width == 0) return 0;
-    const auto both = [&](int n) {
-        return fits(out, width, sizeof(float), n) && fits(rows, width, sizeof(T), n);
-    };
-    if (both(4))
-        return weighted_n<4>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
-    if (both(2))
-        return weighted_n<2>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
-    return weighted_n<1>(c, out, segments, heads, width, indptr, indices, edges, alpha, rows);
 }
 
 int collected(halognn_cuda *c, float *dz, float *dsrc, int64_t sources, int64_t heads,
               int64_t width, const int64_t *t_indptr, const int32_t *t_indices,
               const int32_t *t_edges, const float *alpha, const float *de, const float *dy) {
     if (sources == 0) return 0;
+    const dim3 grid = rows_by_warp(ceil_div(sources, SEGMENTS));
     return in_packs(width, {dz, dy}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return LAUNCH(c, collect<N>, rows_by_warp(sources), dz, dsrc, sources, heads, width,
+        if (grid.x >= LARGE)
+            return LAUNCH(c, (collect<N, SEGMENTS>), grid, dz, dsrc, sources, heads, width,
+                          t_indptr, t_indices, t_edges, alpha, de, dy);
+        return LAUNCH(c, (collect<N, 1>), rows_by_warp(sources), dz, dsrc, sources, heads, width,
                       t_indptr, t_indices, t_edges, alpha, de, dy);
     });
 }
@@ -470,8 +582,16 @@ int halognn_cuda_edge_dot_collect(halognn_cuda *c, float *dsrc, int64_t segments
 int halognn_cuda_edge_sum(halognn_cuda *c, float *y, int64_t segments, int64_t heads, int64_t width,
                           const int64_t *indptr, const int32_t *indices, const float *alpha,
                           halognn_cuda_matrix z) {
-    return by_type(z, [=](auto *of) {
-        return weighted(c, y, segments, heads, width, indptr, indices, nullptr, alpha, of);
+    if (segments == 0 || width == 0) return 0;
+    const int64_t cols = heads * width;
+    return in_packs(width, {y, z}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return by_type(z, [=](auto *of) {
+            using T = std::remove_pointer_t<decltype(of)>;
+            return LAUNCH(c, (weighted_sum<N, T>), grid_of(segments, cols, N), y, segments, heads,
+                          width, lanes(cols, N), indptr, indices, alpha,
+                          static_cast<const T *>(of));
+        });
     });
 }
 
@@ -480,8 +600,16 @@ int halognn_cuda_edge_sum_backward(halognn_cuda *c, float *dz, float *dalpha, in
                                    const int32_t *t_indices, const int32_t *t_edges,
                                    const float *alpha, halognn_cuda_matrix z, const float *dy) {
     if (segments == 0 || width == 0) return 0;
-    if (int e = weighted(c, dz, segments, heads, width, t_indptr, t_indices, t_edges, alpha, dy))
-        return e;
+    const int64_t cols = heads * width;
+    const int e = in_packs(width, {dz, dy}, [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        return by_segments(segments, cols, N, [=](auto s, dim3 grid) {
+            constexpr int S = decltype(s)::value;
+            return LAUNCH(c, (weighted_sum_back<N, S>), grid, dz, segments, heads, width,
+                          lanes(cols, N), t_indptr, t_indices, t_edges, alpha, dy);
+        });
+    });
+    if (e != 0) return e;
     return in_packs(width, {z, dy}, [=](auto n) {
         constexpr int N = decltype(n)::value;
         return by_type(z, [=](auto *of) {
