@@ -364,37 +364,60 @@ enum score_sum { ROW, ROW_ADDED, VECTOR };
 
 // score_sums sums, over the edges of each segment, the gradients with respect to u, the sum of the
 // rows at an edge's ends; own has the row of each segment. edges has the index of each edge in de;
-// NULL if that is its position. A pack lies within one head.
-template <score_sum WHICH, int N>
+// NULL if that is its position. A pack lies within one head. A thread takes S segments.
+template <score_sum WHICH, int N, int S>
 __global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t width, int lanes,
                            const int64_t *indptr, const int32_t *indices, const int32_t *edges,
                            const float *de, const float *own, const float *others, const float *a,
                            float slope) {
     const int64_t cols = heads * width;
     const place p = my_place(lanes, N);
-    if (p.row >= segments || p.col >= cols) return;
-    const int64_t h = p.col / width, at = p.row * cols + p.col;
-    const pack<float, N> mine = load<float, N>(own + at), factor = load<float, N>(a + p.col);
-    pack<float, N> sum{};
-#pragma unroll 4
-    for (int64_t e = indptr[p.row]; e < indptr[p.row + 1]; e++) {
-        const pack<float, N> other = load<float, N>(others + indices[e] * cols + p.col);
-        const float g = de[(edges ? edges[e] : e) * heads + h];
+    if (p.row > (segments - 1) / S || p.col >= cols) return;
+    const int64_t h = p.col / width, first = p.row * S;
+    pack<float, N> mine[S + 1] = {}, before[S + 1] = {}, sum{}; // of the segments that are left
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            const float u = other.at[i] + mine.at[i], part = u > 0 ? g : g * slope;
-            sum.at[i] += WHICH == VECTOR ? part * u : part;
-        }
+    for (int s = 0; s < S; s++) { // past the end, read the last segment's again
+        const int64_t at = (first + s < segments ? first + s : segments - 1) * cols + p.col;
+        mine[s] = load<float, N>(own + at);
+        if (WHICH == ROW_ADDED) before[s] = load<float, N>(out + at);
     }
-    if (WHICH != VECTOR)
+    const pack<float, N> factor = load<float, N>(a + p.col);
+    struct ends {
+        int32_t other, edge;
+    };
+    struct scored {
+        pack<float, N> other;
+        float g;
+    };
+    along<S>(
+        first, segments, indptr,
+        [=](int64_t e) { return ends{indices[e], edges ? edges[e] : 0}; },
+        [=](int64_t e, const ends &at) {
+            return scored{load<float, N>(others + at.other * cols + p.col),
+                          de[(edges ? at.edge : e) * heads + h]};
+        },
+        [&](const scored &x) {
 #pragma unroll
-        for (int i = 0; i < N; i++) sum.at[i] *= factor.at[i];
-    if (WHICH == ROW_ADDED) {
-        const pack<float, N> before = load<float, N>(out + at);
+            for (int i = 0; i < N; i++) {
+                const float u = x.other.at[i] + mine[0].at[i];
+                const float part = u > 0 ? x.g : x.g * slope;
+                sum.at[i] += WHICH == VECTOR ? part * u : part;
+            }
+        },
+        [&](int64_t segment) {
 #pragma unroll
-        for (int i = 0; i < N; i++) sum.at[i] += before.at[i];
-    }
-    store<float, N>(out + at, sum);
+            for (int i = 0; i < N; i++) {
+                if (WHICH != VECTOR) sum.at[i] *= factor.at[i];
+                if (WHICH == ROW_ADDED) sum.at[i] += before[0].at[i];
+            }
+            store<float, N>(out + segment * cols + p.col, sum);
+            sum = {};
+#pragma unroll
+            for (int s = 0; s + 1 < S; s++) {
+                mine[s] = mine[s + 1];
+                before[s] = before[s + 1];
+            }
+        });
 }
 
 // weighted_sum is a weighted_row for each segment.
@@ -479,8 +502,11 @@ int score_sums_of(halognn_cuda *c, float *out, int64_t segments, int64_t heads, 
     if (segments == 0 || cols == 0) return 0;
     return in_packs(width, {out, own, others, a}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return LAUNCH(c, (score_sums<WHICH, N>), grid_of(segments, cols, N), out, segments, heads,
-                      width, lanes(cols, N), indptr, indices, edges, de, own, others, a, slope);
+        return by_segments(segments, cols, N, [=](auto s, dim3 grid) {
+            constexpr int S = decltype(s)::value;
+            return LAUNCH(c, (score_sums<WHICH, N, S>), grid, out, segments, heads, width,
+                          lanes(cols, N), indptr, indices, edges, de, own, others, a, slope);
+        });
     });
 }
 
