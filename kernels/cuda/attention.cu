@@ -137,9 +137,10 @@ __device__ inline void attend_one(float *y, float *kept, float *alpha, Int n, In
 
 // One warp for each destination.
 template <int N, typename T>
-__global__ void __launch_bounds__(BLOCK, 3) attend(float *y, float *alpha, int64_t segments, int64_t heads, int64_t width,
-                       const int64_t *indptr, const int32_t *indices, const float *src,
-                       const float *dst, const T *z, float slope) {
+__global__ void __launch_bounds__(BLOCK, 3) // registers
+    attend(float *y, float *alpha, int64_t segments, int64_t heads, int64_t width,
+           const int64_t *indptr, const int32_t *indices, const float *src, const float *dst,
+           const T *z, float slope) {
     __shared__ float kept[BLOCK / WARP][KEPT];
     const int64_t d = my_row();
     if (d >= segments) return;
@@ -462,6 +463,56 @@ __global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_
         [=](int64_t e, int64_t h, float sum) { dalpha[t_edges[e] * heads + h] = sum; });
 }
 
+// sum_and_dots is weighted_sum_back and edge_dots in one, which reads rows of dy once. A group of
+// lanes has a head, and each lane one pack of it. One warp for each S sources.
+template <int N, int S, typename T>
+__global__ void sum_and_dots(float *dz, float *dalpha, int64_t segments, int64_t heads,
+                             int64_t width, int lanes, const int64_t *t_indptr,
+                             const int32_t *t_indices, const int32_t *t_edges, const float *alpha,
+                             const T *z, const float *dy) {
+    const int64_t first = my_row() * S, cols = heads * width;
+    if (first >= segments) return;
+    struct ends {
+        int32_t target, edge;
+    };
+    struct weighted {
+        pack<float, N> row;
+        float by;
+        int32_t edge;
+    };
+    for (int64_t strip = 0; strip < cols; strip += WARP * N) {
+        const int64_t j = strip + my_lane() * N, col = j < cols ? j : 0, h = col / width;
+        const bool mine = j < cols, leads = mine && my_lane() % lanes == 0;
+        pack<T, N> own[S + 1] = {}; // of the sources that are left
+#pragma unroll
+        for (int s = 0; s < S; s++) // past the end, read the last one's again
+            own[s] = load<T, N>(z + (first + s < segments ? first + s : segments - 1) * cols + col);
+        pack<float, N> sum{};
+        along<S>(
+            first, segments, t_indptr, [=](int64_t e) { return ends{t_indices[e], t_edges[e]}; },
+            [=](int64_t, const ends &at) {
+                return weighted{load<float, N>(dy + at.target * cols + col),
+                                alpha[at.edge * heads + h], at.edge};
+            },
+            [&](const weighted &x) {
+                float dot = 0;
+#pragma unroll
+                for (int i = 0; i < N; i++) {
+                    sum.at[i] += x.row.at[i] * x.by;
+                    dot += x.row.at[i] * to_float(own[0].at[i]);
+                }
+                dot = group_sum(dot, lanes);
+                if (leads) dalpha[x.edge * heads + h] = dot;
+            },
+            [&](int64_t source) {
+                if (mine) store<float, N>(dz + source * cols + col, sum);
+                sum = {};
+#pragma unroll
+                for (int s = 0; s + 1 < S; s++) own[s] = own[s + 1];
+            });
+    }
+}
+
 int collected(halognn_cuda *c, float *dz, float *dsrc, int64_t sources, int64_t heads,
               int64_t width, const int64_t *t_indptr, const int32_t *t_indices,
               const int32_t *t_edges, const float *alpha, const float *de, const float *dy) {
@@ -627,6 +678,29 @@ int halognn_cuda_edge_sum_backward(halognn_cuda *c, float *dz, float *dalpha, in
                                    const float *alpha, halognn_cuda_matrix z, const float *dy) {
     if (segments == 0 || width == 0) return 0;
     const int64_t cols = heads * width;
+    const auto both = [=](auto n) {
+        constexpr int N = decltype(n)::value;
+        const int lanes = group(width, N);
+        const dim3 grid = rows_by_warp(ceil_div(segments, SEGMENTS));
+        return by_type(z, [=](auto *of) {
+            using T = std::remove_pointer_t<decltype(of)>;
+            const auto *rows = static_cast<const T *>(of);
+            if (grid.x >= LARGE)
+                return LAUNCH_TOGETHER(c, (sum_and_dots<N, SEGMENTS, T>), grid, dz, dalpha,
+                                       segments, heads, width, lanes, t_indptr, t_indices, t_edges,
+                                       alpha, rows, dy);
+            return LAUNCH_TOGETHER(c, (sum_and_dots<N, 1, T>), rows_by_warp(segments), dz, dalpha,
+                                   segments, heads, width, lanes, t_indptr, t_indices, t_edges,
+                                   alpha, rows, dy);
+        });
+    };
+    bool fit = false; // a head is a pack of each lane of a group
+    if (int e = in_packs(width, {dz, z, dy}, [&](auto n) {
+            fit = group(width, n) * n == width;
+            return fit ? both(n) : 0;
+        });
+        e != 0 || fit)
+        return e;
     const int e = in_packs(width, {dz, dy}, [=](auto n) {
         constexpr int N = decltype(n)::value;
         return by_segments(segments, cols, N, [=](auto s, dim3 grid) {
