@@ -212,11 +212,30 @@ void run_grid(bool together, dim3 grid, unsigned block, const std::function<void
 void aligned(const void *p, size_t bytes);
 // readable aborts unless [p, p+bytes) is device memory or mapped host memory.
 void readable(const void *p, size_t bytes);
-template <typename T>
-void handed(T) {}
+
+// handed checks the addresses among a kernel's arguments: pointers, matrices, and the matrices that
+// are the add or own of an argument.
 template <typename T>
 void handed(T *p) {
     if (p != nullptr) readable(p, 1);
+}
+template <typename T>
+auto handed_in(const T &m, int) -> decltype(m.bf16, void()) {
+    handed(m.of);
+}
+template <typename T>
+auto handed_in(const T &what, int) -> decltype(what.add.bf16, void()) {
+    handed(what.add.of);
+}
+template <typename T>
+auto handed_in(const T &what, int) -> decltype(what.own.bf16, void()) {
+    handed(what.own.of);
+}
+template <typename T>
+void handed_in(const T &, long) {}
+template <typename T>
+void handed(const T &argument) {
+    handed_in(argument, 0);
 }
 
 // TALLEST is how many blocks a grid may have in y. A GPU takes 65,535, and what counts rows in y would

@@ -392,8 +392,8 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 				{Name: trace.MemActivations, Bytes: model.activations},
 				{Name: trace.MemMinibatches, Bytes: int64(p.job.Depth+1) * each},
 				{Name: InputRows, Bytes: inputs},
-				{Name: Factors, Bytes: p.roundedBytes(r)},
-				{Name: PartialSums, Bytes: model.partial},
+				{Name: Factors, Bytes: model.rounded},
+				{Name: PartialSums, Bytes: model.partial + model.wide},
 				{Name: trace.MemEvaluation,
 					Bytes: grown + int64(p.job.Depth+1)*max(0, chunk-each)},
 			}}
@@ -410,49 +410,109 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 
 // roundedBytes returns the bytes of the factors that the largest product rounds: of a weight
 // gradient, or the weights and the wider matrix. Rows that are stored rounded are none of them, nor
-// are their gradients, unless a norm makes these.
-func (p *planner) roundedBytes(r *rankPlan) (most int64) {
-	slot := r.slot()
+// are their gradients, unless a norm makes these, or attention, which multiplies the rows of all
+// sources. Jumping knowledge multiplies rows of float32.
+func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
+	product := func(x, dy, weights int) {
+		most = max(most, int64(p.job.GPU.Rounded)*int64(max(x+dy, max(x, dy)+weights)))
+	}
+	of, stored := &p.job.Model, p.job.Stored
 	for l, h := range slot.hops {
-		in, out := p.job.Model.Widths(l)
+		in, out := of.Widths(l)
 		if l == 0 {
 			h, in, _ = p.input(slot)
 		}
-		x, dy := h.destinations*in, h.destinations*out
-		below := p.job.Stored
+		rows, _ := multiplied(m, h)
+		below := stored
 		if l > 0 {
-			below = p.job.Model.Stored(l-1, below)
+			below = of.Stored(l-1, below)
 		}
+		x := rows * in
 		if below == compute.BF16s {
 			x = 0
 		}
-		if p.job.Model.Norm == nn.NormNone &&
-			p.job.Model.Stored(l, p.job.Stored) == compute.BF16s {
+		wide, attends := out, nn.FindKind(of.Kind).HasHeads
+		if attends { // heads side by side
+			wide = widest(m.Params.Layer(l))
+		}
+		dy := rows * wide
+		if !attends && of.Norm == nn.NormNone && of.Stored(l, stored) == compute.BF16s {
 			dy = 0
 		}
-		most = max(most, int64(p.job.GPU.Rounded)*int64(max(x+dy, max(x, dy)+2*in*out)))
+		product(x, dy, 2*in*wide)
+		if n := h.destinations; l == of.Layers-1 && of.Jumps() {
+			width := of.JumpWidth()
+			product(n*width, n*of.Out, width*of.Out)
+		}
+		for t, n := range p.mappedRows(l, &h, slot.kinds) {
+			dy := n * of.In
+			if of.Projected(stored) == compute.BF16s {
+				dy = 0
+			}
+			product(0, dy, of.In*of.TypeFeatures[t])
+		}
 	}
 	return most
 }
 
+// widest returns the largest number of rows of a matrix among parameters.
+func widest(params []nn.Param) (rows int) {
+	for _, p := range params {
+		if len(p.Shape) == 2 {
+			rows = max(rows, p.Shape[0])
+		}
+	}
+	return rows
+}
+
+// mappedRows returns how many rows of each vertex type layer l maps; nil if it maps none. kinds may
+// be nil: then all sources may be of one type.
+func (p *planner) mappedRows(l int, h *hopShape, kinds []kindShape) (rows []int) {
+	if l > 0 || !p.shards.Schema.Typed() || h.folded && !h.mapped {
+		return nil
+	}
+	for t := range p.job.Model.TypeFeatures {
+		n := h.sources
+		if t < len(kinds) {
+			n = kinds[t].all
+		}
+		rows = append(rows, n)
+	}
+	return rows
+}
+
 // partialBytes returns what a GPU keeps for the layer that needs most: for each chunk of rows, its
-// sums of the gradients that are not matrix products, and two moments of a norm; and of its
-// products the second, if it adds two, and the one whose sum is stored rounded, which may be of an
-// inner matrix, as of attention's heads. Arrays grow by a quarter at a time.
-func partialBytes(m *nn.Model, hops []hopShape, stored compute.Elements) int64 {
-	left, scratch, second := 0, 0, 0
+// sums of the gradients that are not matrix products, and two moments of a norm. Arrays grow by a
+// quarter at a time.
+func partialBytes(m *nn.Model, hops []hopShape) int64 {
+	left, scratch := 0, 0
 	for l, h := range hops {
-		rows, chunks := multiplied(m, h)
-		all, products, wide := 0, 0, 0
+		_, chunks := multiplied(m, h)
+		all := 0
 		for _, p := range m.Params.Layer(l) {
-			if len(p.Shape) == 2 {
-				products, wide = products+1, max(wide, p.Shape[0])
-			} else {
+			if len(p.Shape) != 2 {
 				all += p.Len()
 			}
 		}
 		_, out := m.Config.Widths(l)
 		left, scratch = max(left, chunks*all), max(scratch, 2*chunks*out)
+	}
+	return 5 * int64(left+scratch)
+}
+
+// wideBytes returns what a GPU keeps for the products of the layer that needs most: the second, if
+// it adds two, and the one whose sum is stored rounded, which may be of an inner matrix, as of
+// attention's heads, or of a map of a vertex type's rows. The room grows by a quarter at a time.
+func (p *planner) wideBytes(m *nn.Model, hops []hopShape, kinds []kindShape) int64 {
+	most, stored := 0, p.job.Stored
+	for l, h := range hops {
+		rows, _ := multiplied(m, h)
+		products := 0
+		for _, p := range m.Params.Layer(l) {
+			if len(p.Shape) == 2 {
+				products++
+			}
+		}
 		room := 0
 		if products > 1 {
 			room++
@@ -461,13 +521,18 @@ func partialBytes(m *nn.Model, hops []hopShape, stored compute.Elements) int64 {
 		if stored == compute.BF16s && (inner || m.Config.Stored(l, stored) == stored) {
 			room++
 		}
-		second = max(second, room*rows*wide)
+		most = max(most, room*rows*widest(m.Params.Layer(l)))
+		for _, n := range p.mappedRows(l, &h, kinds) {
+			if m.Config.Projected(stored) == compute.BF16s {
+				most = max(most, n*m.Config.In)
+			}
+		}
 	}
-	return 5 * int64(left+scratch+second)
+	return 5 * int64(most)
 }
 
 // deviceEvaluation returns the device memory that layer-wise inference over all vertices adds: the
-// inputs of a chunk, and the growth of the activations.
+// inputs of a chunk, and the growth of the activations and of rows that are not complete.
 func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64,
 	err error) {
 	slot, hops := r.slot(), make([]hopShape, p.job.Model.Layers)
@@ -487,8 +552,20 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown
 	if err != nil {
 		return 0, 0, err
 	}
-	grown, err = p.inferenceBytes(slot, hops, 0)
-	return chunk, grown - trained, err
+	if grown, err = p.inferenceBytes(slot, hops, 0); err != nil {
+		return 0, 0, err
+	}
+	m, err := nn.NewModel(p.counter(), p.job.Model, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer m.Close()
+	for l := range hops {
+		if p.mapsFirst(l) { // its rows are mapped to float32
+			hops[l] = hopShape{}
+		}
+	}
+	return chunk, grown - trained + max(0, p.wideBytes(m, hops, nil)-model.wide), nil
 }
 
 // withRoom returns the bytes of a buffer for minibatches of the given mean bytes: a quarter more.

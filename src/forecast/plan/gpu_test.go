@@ -3,14 +3,17 @@ package plan
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"halognn/src/base/trace"
 	"halognn/src/data/dataset"
+	"halognn/src/data/shard"
 	"halognn/src/data/shard/shardtest"
 	"halognn/src/devices/compute"
 	"halognn/src/devices/compute/ref"
+	"halognn/src/model/nn"
 	"halognn/src/rows/policy"
 	"halognn/src/step/parallel"
 	"halognn/src/topology/sample"
@@ -149,6 +152,66 @@ func TestDeviceMemory(t *testing.T) {
 	if !(mapped.Times.Up > none.Times.Up && mapped.Times.Copy < none.Times.Copy) {
 		t.Errorf("bus %g s, host %g; if read in place, bus %g, host %g", none.Times.Up,
 			none.Times.Copy, mapped.Times.Up, mapped.Times.Copy)
+	}
+}
+
+// Attention rounds the gradients of all sources, jumping knowledge the rows of all layers, and the
+// map of a vertex type makes its rows in float32. Layers of inference have more rows.
+func TestRoomForProducts(t *testing.T) {
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: "mag", Vertices: 2000, Features: 8,
+		Classes: 4, Seed: 1}, shardtest.Options{Parts: 2, Features: "degree"})
+	plain := generated(t, 2)
+	const few, many = 10, 1000
+	for _, c := range []struct {
+		name           string
+		of             *shard.Shards
+		set            func(c *nn.Config)
+		rounded, whole int // least elements of factors, and of results
+	}{
+		{"gat", plain, func(c *nn.Config) { c.Kind, c.Heads, c.Slope = "gat", 2, 0.2 }, many * 16,
+			many * 16},
+		{"sage", plain, func(*nn.Config) {}, few * 16, few * 16},
+		{"jumping", plain, func(c *nn.Config) { c.Jumping = nn.JumpCat }, few * 3 * 16, few * 16},
+		{"types", typed, func(c *nn.Config) { c.Kind = "rgcn" }, 1, many * 16},
+	} {
+		j := planJob()
+		j.GPU = &GPU{Memory: 1e9, Rounded: 2}
+		j.Stored = compute.BF16s
+		j.Model.Hidden = 16
+		c.set(&j.Model)
+		p := laidOut(t, c.of, &j)
+		m, err := nn.NewModel(p.counter(), p.job.Model, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		s := &shape{hops: slices.Repeat([]hopShape{{sources: many, destinations: few}}, 3)}
+		for range c.of.Schema.Types {
+			s.kinds = append(s.kinds, kindShape{all: few})
+		}
+		if len(s.kinds) > 0 {
+			s.kinds[0].all = many
+		}
+		rounded, whole := p.roundedBytes(m, s), p.wideBytes(m, s.hops, s.kinds)
+		if least := int64(2 * c.rounded); rounded < least || c.of == plain && rounded > 9*least {
+			t.Errorf("%s: %d bytes of rounded factors, at least %d", c.name, rounded, least)
+		}
+		if least := int64(5 * c.whole); whole < least || whole > 5*least {
+			t.Errorf("%s: %d bytes of results in float32, at least %d", c.name, whole, least)
+		}
+	}
+	j := planJob()
+	j.GPU, j.Stored = &GPU{Memory: 1e9}, compute.BF16s
+	narrow := planned(t, plain, j, givenGPU).Device.Items.Of(trace.MemEvaluation)
+	p := lookedAt(t, plain, &j)
+	model, err := p.modelBytes(p.ranks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	model.wide = 1 << 40
+	if _, grown, err := p.deviceEvaluation(p.ranks[0], model); err != nil || grown >= narrow {
+		t.Errorf("evaluation takes %d bytes beside room for all its results, %d without (%v)",
+			grown, narrow, err)
 	}
 }
 

@@ -298,6 +298,8 @@ type modelBytes struct {
 	parameters, activations int64
 	scratch                 int64 // bytes on a CPU in which weight gradients are summed
 	partial                 int64 // bytes on a GPU for partial sums of weight gradients
+	wide                    int64 // bytes on a GPU for rows that are not complete
+	rounded                 int64 // bytes on a GPU for rounded factors
 	onDevice                int64 // bytes of parameters on the device
 	pinned                  int64 // pinned bytes of rows between layers, on the host of a GPU
 	needs                   nn.Needs
@@ -361,7 +363,10 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	}
 	out.scratch = scratchBytes(m, r.most.hops, p.multiplies())
 	if j.GPU != nil {
-		out.partial = partialBytes(m, r.most.hops, p.job.Stored)
+		slot := r.slot()
+		out.partial = partialBytes(m, r.most.hops)
+		out.wide = p.wideBytes(m, slot.hops, slot.kinds)
+		out.rounded = p.roundedBytes(m, slot)
 	}
 	return out, nil
 }

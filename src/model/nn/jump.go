@@ -31,7 +31,7 @@ type jumping struct {
 }
 
 func newJumping(s *store, c Config) *jumping {
-	return &jumping{dev: s.dev, layers: c.Layers, hidden: c.Hidden, out: c.Out, in: c.jumpWidth(),
+	return &jumping{dev: s.dev, layers: c.Layers, hidden: c.Hidden, out: c.Out, in: c.JumpWidth(),
 		max: c.Jumping == JumpMax,
 		all: s.buffer(), most: s.buffer(), dmost: s.buffer(), logits: s.buffer(),
 		dlogits: s.buffer()}

@@ -223,8 +223,8 @@ func evenly(width int, of compute.Elements) compute.Elements {
 // number of bytes.
 func (c Config) OutputRows(bytes int) int { return max(1, bytes/(4*c.Layers*c.Hidden)) }
 
-// jumpWidth returns the width of the rows from which jumping knowledge computes the logits.
-func (c Config) jumpWidth() int {
+// JumpWidth returns the width of the rows from which jumping knowledge computes the logits.
+func (c Config) JumpWidth() int {
 	if c.Jumping == JumpMax {
 		return c.Hidden
 	}
@@ -302,7 +302,7 @@ func (c Config) Fixed() Config {
 func (c Config) Flops(l int, h *Hop) int {
 	flops := c.layer(l).Flops(h, l > 0)
 	if l == c.Layers-1 && c.Jumps() {
-		flops += 2 * passes(true) * h.Destinations * c.jumpWidth() * c.Out
+		flops += 2 * passes(true) * h.Destinations * c.JumpWidth() * c.Out
 	}
 	return flops
 }

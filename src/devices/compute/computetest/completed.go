@@ -157,20 +157,27 @@ func (b *bench) gradients(rows, cols, out int) (all []result) {
 		e.Rounded = true
 		d := compute.Dense{X: x, W: b.matrix(out, cols, w), Bias: b.array(b.normal(out)), X2: x2,
 			W2: b.matrix(out, out, w2), Epilogue: e}
-		y := b.nothing(compute.BF16s, rows, out)
+		y, wideY := b.nothing(compute.BF16s, rows, out), b.nothing(compute.Float32s, rows, out)
 		b.dev.Dense(y, d)
-		dense := func(dy compute.Matrix) ([]float32, compute.Matrix) {
+		b.dev.Dense(wideY, d)
+		dense := func(dy, y compute.Matrix) ([]float32, compute.Matrix) {
 			g := compute.DenseGradients{W: b.nothing(compute.Float32s, out, cols),
 				Bias: b.dirty(out), W2: b.nothing(compute.Float32s, out, out)}
 			b.dev.DenseBackward(g, dy, y, d)
 			return slices.Concat(b.get(g.W.Data), b.get(g.W2.Data), b.get(g.Bias)), dy
 		}
 		wide, narrow := b.both(rows, out)
-		want, after := dense(wide)
-		got, afterNarrow := dense(narrow)
+		again := b.nothing(compute.BF16s, rows, out)
+		b.dev.Round(again, wide)
+		want, after := dense(wide, y)
 		b.dev.Round(after, after)
-		all = append(all, same("DenseBackward, "+f.name, got, want),
-			same("what becomes of the gradient, "+f.name, b.read(afterNarrow), b.get(after.Data)))
+		for name, of := range map[string][2]compute.Matrix{"": {narrow, y},
+			", behind rows of float32": {again, wideY}} {
+			got, afterNarrow := dense(of[0], of[1])
+			all = append(all, same("DenseBackward, "+f.name+name, got, want),
+				same("what becomes of the gradient, "+f.name+name, b.read(afterNarrow),
+					b.get(after.Data)))
+		}
 		b.dev.ColumnMoments(mean[:out], variance[:out], x2)
 		for _, n := range []struct {
 			name string
