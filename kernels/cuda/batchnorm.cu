@@ -52,7 +52,7 @@ struct packs {
     }
     __device__ void read(const float *x, const place &p, int64_t rows, int64_t cols,
                          int64_t stride) {
-        read(halognn_cuda_matrix{const_cast<float *>(x), 0}, p, rows, cols, stride);
+        read(halognn_cuda_matrix{const_cast<float *>(x), 0, 0}, p, rows, cols, stride);
     }
 };
 

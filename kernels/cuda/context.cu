@@ -37,8 +37,6 @@ int open_parts(halognn_cuda *c) {
     constexpr int64_t counters = halognn::COUNTERS * sizeof *c->arrived;
     if (int e = cudaMalloc(reinterpret_cast<void **>(&c->arrived), counters)) return e;
     if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, c->arrived, counters)) return e;
-    constexpr size_t tables = sizeof(void *) * halognn::TABLES * 6;
-    if (int e = cudaMalloc(reinterpret_cast<void **>(&c->tables), tables)) return e;
     if (int e = new_blas(&c->blas)) return e;
     if (int e = blas_code(cublas.set_stream(c->blas, c->streams[HALOGNN_COMPUTE]))) return e;
     if (int e = blas_code(cublas.set_workspace(c->blas, c->workspace, WORKSPACE))) return e;
@@ -103,7 +101,6 @@ int halognn_cuda_close(halognn_cuda *c) {
     if (c->blas) note(halognn::blas_code(halognn::cublas.destroy(c->blas)));
     if (c->workspace) note(cudaFree(c->workspace));
     if (c->arrived) note(cudaFree(c->arrived));
-    if (c->tables) note(cudaFree(c->tables));
     for (cudaEvent_t e : c->reached)
         if (e) note(cudaEventDestroy(e));
     for (cudaStream_t s : c->streams)

@@ -12,18 +12,12 @@
 
 namespace halognn {
 
-// pair has the two products that a table of pointers describes: c[i] is a[i] times b[i].
-struct pair {
-    const void *a[2], *b[2];
-    void *c[2];
-};
-constexpr int TABLES = 32;
-
 // sums are what a gradient still needs after its products; halognn_cuda_settle makes them. b [cols]
 // gets the sums of the columns of dy [rows,cols], each element multiplied by that of times, unless
-// times is null. If total, b [1] gets the sum of these sums.
+// times is null. If total, b [1] gets the sum of these sums. If b2 is not null, nothing is summed:
+// b and b2 [rows,cols/2] get the halves of dy, of float32.
 struct sums {
-    float *b;
+    float *b, *b2;
     halognn_cuda_matrix dy, times;
     int64_t rows, cols;
     float *chunks; // [chunks,cols], and one row more for a total
@@ -49,9 +43,6 @@ struct halognn_cuda {
     cublasHandle_t blas;
     void *workspace;    // memory of cuBLAS: if fixed, results do not depend on earlier calls
     uint32_t *arrived;  // [COUNTERS], zero between kernels, which count their threads in it
-    const void **tables;            // [TABLES][3][2] pointers to factors and products
-    halognn::pair told[halognn::TABLES]; // the products in the tables
-    int64_t tellings;               // tables written so far; the next is number tellings % TABLES
     halognn::pending pending;       // what halognn_cuda_settle will do
 };
 
@@ -173,7 +164,13 @@ inline bool fits(const void *p, int64_t cols, int size, int n) {
     return cols % n == 0 && reinterpret_cast<uintptr_t>(p) % bytes == 0;
 }
 inline bool fits(const halognn_cuda_matrix &m, int64_t cols, int n) {
-    return fits(m.of, cols, m.bf16 ? sizeof(bf16) : sizeof(float), n);
+    return m.stride % n == 0 && fits(m.of, cols, m.bf16 ? sizeof(bf16) : sizeof(float), n);
+}
+
+// place_in returns where element (row, col) of a matrix lies.
+__device__ inline int64_t place_in(const halognn_cuda_matrix &m, int64_t cols, int64_t row,
+                                   int64_t col) {
+    return row * (m.stride ? m.stride : cols) + col;
 }
 
 // lanes returns the number of threads that share a row of cols elements, each taking n at a time.

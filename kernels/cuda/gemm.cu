@@ -1,6 +1,5 @@
 // Matrix products by cuBLAS, which is column-major: a row-major [a,b] is its [b,a], so every
 // product is computed transposed.
-#include <initializer_list>
 #include <type_traits>
 
 #include "settle.cuh"
@@ -18,13 +17,6 @@ const float one = 1, zero = 0;
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const float *a, int lda, const float *b, int ldb, const float *beta, float *to) {
     return blas_code(cublas.sgemm(blas(c), ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m));
-}
-
-// The same for the two products of a table.
-int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
-         const float *const *table, int lda, int ldb) {
-    return blas_code(cublas.sgemm_batched(blas(c), ta, tb, m, n, k, &one, table, lda, table + 2,
-                                          ldb, &zero, const_cast<float *const *>(table + 4), m, 2));
 }
 
 // Factors as tensor cores take them: bfloat16, rounded here if they are stored as float32, and
@@ -63,7 +55,7 @@ int on_cores(halognn_cuda *c, const F &multiply) {
     return first ? first : second;
 }
 
-// Both functions for such factors.
+// The same for such factors.
 template <typename T>
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const T *a, int lda, const T *b, int ldb, const float *beta, float *to) {
@@ -72,52 +64,6 @@ int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int
                             cores<T>::type, ldb, beta, to, CUDA_R_32F, m, cores<T>::compute,
                             CUBLAS_GEMM_DEFAULT);
     });
-}
-
-template <typename T>
-int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
-         const T *const *table, int lda, int ldb) {
-    const auto pointers = reinterpret_cast<const void *const *>(table);
-    return on_cores(c, [=](cublasHandle_t handle) {
-        return cublas.gemm_batched(handle, ta, tb, m, n, k, &one, pointers, cores<T>::type, lda,
-                                   pointers + 2, cores<T>::type, ldb, &zero,
-                                   const_cast<void *const *>(pointers + 4), CUDA_R_32F, m, 2,
-                                   cores<T>::compute, CUBLAS_GEMM_DEFAULT);
-    });
-}
-
-// Two products of one shape with other factors have no common stride, so cuBLAS takes pointers,
-// which lie on the device. The arrays of a layer seldom move: the table that was written for them
-// stays, and nothing is launched to write one in a steady step. cuBLAS cannot see such pointers
-// when it chooses a kernel, so all must be multiples of 16 bytes.
-__global__ void write_table(const void **table, pair of) {
-    const int64_t at = item();
-    if (at >= 2) return;
-    const bool second = at == 1; // an index would move the parameters to local memory
-    table[at] = second ? of.a[1] : of.a[0];
-    table[2 + at] = second ? of.b[1] : of.b[0];
-    table[4 + at] = second ? of.c[1] : of.c[0];
-}
-
-// table_of sets *table to pointers of these products.
-template <typename T>
-int table_of(halognn_cuda *c, const pair &of, const T *const **table) {
-    int t = 0;
-    while (t < TABLES && memcmp(&c->told[t], &of, sizeof of) != 0) t++;
-    const bool known = t < TABLES;
-    if (!known) t = static_cast<int>(c->tellings++ % TABLES);
-    const void **at = c->tables + t * 6;
-    *table = reinterpret_cast<const T *const *>(at);
-    if (known) return 0;
-    c->told[t] = of;
-    return LAUNCH(c, write_table, blocks(2), at, of);
-}
-
-// aligned reports whether all these can be in a table.
-bool aligned(std::initializer_list<const void *> all) {
-    for (const void *p : all)
-        if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
-    return true;
 }
 
 template <typename T>
@@ -136,10 +82,10 @@ int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int r, int
     return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, r, x, f, y, o, &zero, w);
 }
 
-// factors are up to four matrices of n elements each.
+// factors are two matrices of n elements each.
 struct factors {
-    halognn_cuda_matrix of[4];
-    int64_t n[4];
+    halognn_cuda_matrix of[2];
+    int64_t n[2];
 };
 
 // Rounds arrays, a pack of N elements a thread. Each begins at a multiple of HALOGNN_FACTOR_ALIGN
@@ -148,7 +94,7 @@ template <int N>
 __global__ void round_kernel(bf16 *to, factors all) {
     int64_t i = item() * N;
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 2; k++) {
         if (i >= 0 && i < all.n[k])
             put<N>(to + i, load<float, N>(static_cast<const float *>(all.of[k].of) + i));
         i -= all.n[k];
@@ -159,11 +105,11 @@ __global__ void round_kernel(bf16 *to, factors all) {
 // rounded_product rounds the factors that are stored as float32, and multiplies them.
 template <typename F>
 int rounded_product(halognn_cuda *c, void *room, factors all, const F &multiply) {
-    const bf16 *at[4];
+    const bf16 *at[2];
     bf16 *const to = static_cast<bf16 *>(room), *next = to;
     int64_t items = 0;
     bool wide = true;
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 2; k++) {
         at[k] = static_cast<const bf16 *>(all.of[k].of);
         if (all.of[k].bf16) all.n[k] = 0; // nothing to round
         if (all.n[k] > 0) at[k] = next;
@@ -174,7 +120,7 @@ int rounded_product(halognn_cuda *c, void *room, factors all, const F &multiply)
     const int e = items == 0 ? 0
                   : wide     ? LAUNCH(c, round_kernel<4>, blocks(items / 4), to, all)
                              : LAUNCH(c, round_kernel<1>, blocks(items), to, all);
-    return e ? e : multiply(at[0], at[1], at[2], at[3]);
+    return e ? e : multiply(at[0], at[1]);
 }
 
 // product multiplies factors as numbers without some low bits.
@@ -188,15 +134,12 @@ int product(halognn_cuda *c, void *room, int dropped, const factors &all, const 
     for (const halognn_cuda_matrix &m : all.of)
         if (m.bf16 && dropped != cores<bf16>::dropped) return cudaErrorInvalidValue;
     switch (dropped) {
-    case 0: return multiply(as(f, 0), as(f, 1), as(f, 2), as(f, 3));
-    case cores<tf32>::dropped: return multiply(as(t, 0), as(t, 1), as(t, 2), as(t, 3));
+    case 0: return multiply(as(f, 0), as(f, 1));
+    case cores<tf32>::dropped: return multiply(as(t, 0), as(t, 1));
     case cores<bf16>::dropped: return rounded_product(c, room, all, multiply);
     }
     return cudaErrorInvalidValue;
 }
-
-// weight returns weights, which are float32, as a factor.
-halognn_cuda_matrix weight(const float *w) { return {const_cast<float *>(w), 0}; }
 
 }  // namespace
 }  // namespace halognn
@@ -205,52 +148,27 @@ using namespace halognn;
 
 extern "C" {
 
-int halognn_cuda_matmul(halognn_cuda *c, float *y, halognn_cuda_matrix x, const float *w,
+int halognn_cuda_matmul(halognn_cuda *c, float *y, halognn_cuda_matrix x, halognn_cuda_matrix w,
                         int64_t r, int64_t f, int64_t o, int add, void *rounded, int dropped) {
     if (r == 0 || o == 0) return 0;
     if (f == 0) return add ? 0 : halognn_cuda_zero(c, HALOGNN_COMPUTE, y, r * o * 4);
     const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    return product(c, rounded, dropped, {{x, weight(w)}, {r * f, o * f}},
-                   [&](auto *x, auto *w, auto *, auto *) {
-                       return matmul(c, y, x, w, ri, fi, oi, add);
-                   });
+    return product(c, rounded, dropped, {{x, w}, {r * f, o * f}},
+                   [&](auto *x, auto *w) { return matmul(c, y, x, w, ri, fi, oi, add); });
 }
 
-int halognn_cuda_matmul_two(halognn_cuda *c, float *y, float *y2, halognn_cuda_matrix x,
-                            halognn_cuda_matrix x2, const float *w, const float *w2, int64_t r,
-                            int64_t f, int64_t o, void *rounded, int dropped) {
-    if (r == 0 || o == 0) return 0;
-    if (f == 0) return zero_both(c, y, y2, r * o);
-    if (!aligned({y, y2, x.of, x2.of, w, w2})) {
-        if (int e = halognn_cuda_matmul(c, y, x, w, r, f, o, 0, rounded, dropped)) return e;
-        return halognn_cuda_matmul(c, y2, x2, w2, r, f, o, 0, rounded, dropped);
-    }
-    const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    return product(
-        c, rounded, dropped, {{x, x2, weight(w), weight(w2)}, {r * f, r * f, o * f, o * f}},
-        [&](auto *x, auto *x2, auto *w, auto *w2) {
-            using T = std::remove_const_t<std::remove_pointer_t<decltype(x)>>;
-            const T *const *table;
-            if (int e = table_of(c, {{w, w2}, {x, x2}, {y, y2}}, &table)) return e;
-            return gemm(c, CUBLAS_OP_T, CUBLAS_OP_N, oi, ri, fi, table, fi, fi);
-        });
-}
-
-int halognn_cuda_matmul_input(halognn_cuda *c, float *x, halognn_cuda_matrix y, const float *w,
-                              int64_t r, int64_t f, int64_t o, int add, void *rounded,
-                              int dropped) {
+int halognn_cuda_matmul_input(halognn_cuda *c, float *x, halognn_cuda_matrix y,
+                              halognn_cuda_matrix w, int64_t r, int64_t f, int64_t o, int add,
+                              void *rounded, int dropped) {
     if (r == 0 || f == 0) return 0;
     if (o == 0) return add ? 0 : halognn_cuda_zero(c, HALOGNN_COMPUTE, x, r * f * 4);
     const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    return product(c, rounded, dropped, {{y, weight(w)}, {r * o, o * f}},
-                   [&](auto *y, auto *w, auto *, auto *) {
-                       return matmul_input(c, x, y, w, ri, fi, oi, add);
-                   });
+    return product(c, rounded, dropped, {{y, w}, {r * o, o * f}},
+                   [&](auto *y, auto *w) { return matmul_input(c, x, y, w, ri, fi, oi, add); });
 }
 
-int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, float *w2, float *b,
-                                halognn_cuda_matrix y, halognn_cuda_matrix x,
-                                halognn_cuda_matrix x2, int64_t r, int64_t f, int64_t o,
+int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, float *b, halognn_cuda_matrix y,
+                                halognn_cuda_matrix x, int64_t r, int64_t f, int64_t o,
                                 float *scratch, void *rounded, int dropped) {
     if (o == 0) return 0;
     sums bias{};
@@ -261,16 +179,13 @@ int halognn_cuda_matmul_weights(halognn_cuda *c, float *w, float *w2, float *b,
     bias.chunks = scratch;
     if (r == 0 || f == 0) {
         if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, w, o * f * 4)) return e;
-        if (int e = w2 ? halognn_cuda_zero(c, HALOGNN_COMPUTE, w2, o * f * 4) : 0) return e;
         if (b && r == 0) return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, o * 4);
         return b ? later(c, bias) : 0;
     }
     const int ri = static_cast<int>(r), fi = static_cast<int>(f), oi = static_cast<int>(o);
-    if (int e = product(c, rounded, dropped, {{y, x, x2}, {r * o, r * f, x2.of ? r * f : 0}},
-                        [&](auto *y, auto *x, auto *x2, auto *) {
-                            if (int e = matmul_weights(c, w, y, x, ri, fi, oi)) return e;
-                            return x2 ? matmul_weights(c, w2, y, x2, ri, fi, oi) : 0;
-                        }))
+    if (int e = product(
+            c, rounded, dropped, {{y, x}, {r * o, r * f}},
+            [&](auto *y, auto *x) { return matmul_weights(c, w, y, x, ri, fi, oi); }))
         return e;
     return b ? later(c, bias) : 0;
 }

@@ -45,6 +45,27 @@ __global__ void copy_columns_kernel(float *y, int64_t rows, int64_t cols, int la
     store<float, N>(to, v);
 }
 
+struct joinings {
+    halognn_cuda_joining of[HALOGNN_JOININGS];
+};
+
+// One thread a pack of elements of a row of y, which are all of a or all of b.
+template <int N>
+__global__ void join_kernel(joinings all) {
+    halognn_cuda_joining my{};
+#pragma unroll // no indexed access to parameters, which would move them to local memory
+    for (unsigned k = 0; k < HALOGNN_JOININGS; k++)
+        if (k == blockIdx.y) my = all.of[k];
+    const int64_t at = item() * N, cols = my.cols;
+    if (at >= my.rows * 2 * cols) return;
+    // few matrices have more elements than 32 bits count
+    const bool small = my.rows * 2 * cols <= UINT32_MAX;
+    const int64_t row = small ? static_cast<uint32_t>(at) / static_cast<uint32_t>(2 * cols)
+                              : at / (2 * cols);
+    const int64_t col = at - row * 2 * cols, from = row * cols + col % cols;
+    put<N>(my.y, at, col < cols ? take<N>(my.a, from) : take<N>(my.b, from));
+}
+
 // One thread a pack of neighbouring elements of a row of y: neighbouring threads read neighbouring
 // elements of x.
 template <int N>
@@ -107,6 +128,36 @@ int halognn_cuda_copy_columns(halognn_cuda *c, float *y, int64_t rows, int64_t c
     if (cols % 4 == 0 && fits(y, y_cols, sizeof(float), 4) && fits(x, x_cols, 4))
         return copy(std::integral_constant<int, 4>{});
     return copy(std::integral_constant<int, 1>{});
+}
+
+int halognn_cuda_join(halognn_cuda *c, const halognn_cuda_joining *host_all, int64_t count) {
+    joinings all{};
+    int64_t most = 0;
+    bool wide = true;
+    if (count > HALOGNN_JOININGS) return cudaErrorInvalidValue;
+    for (int64_t k = 0; k < count; k++) {
+        const halognn_cuda_joining &one = all.of[k] = host_all[k];
+        const int64_t items = one.rows * 2 * one.cols;
+        most = items > most ? items : most;
+        for (const halognn_cuda_matrix &m : {one.y, one.a, one.b})
+            wide = wide && (items == 0 || fits(m, one.cols, 4));
+    }
+    const unsigned n = static_cast<unsigned>(count);
+    return most == 0 ? 0
+           : wide    ? LAUNCH(c, join_kernel<4>, blocks(most / 4, BLOCK, n), all)
+                     : LAUNCH(c, join_kernel<1>, blocks(most, BLOCK, n), all);
+}
+
+int halognn_cuda_part(halognn_cuda *c, float *a, float *b, int64_t rows, int64_t cols,
+                      const float *x) {
+    if (rows == 0 || cols == 0) return 0;
+    sums halves{};
+    halves.b = a;
+    halves.b2 = b;
+    halves.dy.of = const_cast<float *>(x);
+    halves.rows = rows;
+    halves.cols = 2 * cols;
+    return later(c, halves);
 }
 
 int halognn_cuda_transpose(halognn_cuda *c, float *y, int64_t rows, int64_t cols, const float *x,

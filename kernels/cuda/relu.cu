@@ -1,4 +1,4 @@
-// What follows a sum, in one pass: bias, a second sum, an addend, ReLU or ELU, dropout. And its
+// What follows a sum, in one pass: bias, an addend, ReLU or ELU, dropout. And its
 // gradient, with that of the bias. A thread takes neighbouring elements of one row: a division and
 // a hash for each element would take longer than its memory access.
 #include "rows.cuh"
@@ -7,24 +7,21 @@
 namespace halognn {
 namespace {
 
-// y = then(x + bias + second); bias [cols], second and then.add [rows,cols] may be absent.
+// y = then(x + bias); bias [cols] and then.add [rows,cols] may be absent.
 template <int N>
 __global__ void epilogue_kernel(halognn_cuda_matrix y, int64_t rows, int64_t cols, int lanes,
-                                const float *x, const float *bias, const float *second,
-                                halognn_cuda_then then) {
+                                const float *x, const float *bias, halognn_cuda_then then) {
     const place p = my_place(lanes, N);
     if (p.row >= rows || p.col >= cols) return;
     const int64_t at = p.row * cols + p.col;
-    pack<float, N> v = load<float, N>(x + at), b{}, s{}, a{};
+    pack<float, N> v = load<float, N>(x + at), b{}, a{};
     if (bias) b = load<float, N>(bias + p.col);
-    if (second) s = load<float, N>(second + at);
-    if (then.add.of) a = take<N>(then.add, at);
+    if (then.add.of) a = take<N>(then.add, place_in(then.add, cols, p.row, p.col));
     const uint64_t row = drawn(then, p.row);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         float x = v.at[i]; // what is absent is not added as 0, which would change -0
         if (bias) x += b.at[i];
-        if (second) x += s.at[i];
         if (then.add.of) x += a.at[i];
         v.at[i] = follow(then, x, row, p.col + i);
     }
@@ -69,12 +66,11 @@ using namespace halognn;
 extern "C" {
 
 int halognn_cuda_epilogue(halognn_cuda *c, halognn_cuda_matrix y, int64_t rows, int64_t cols,
-                          const float *x, const float *bias, const float *second,
-                          halognn_cuda_then then) {
+                          const float *x, const float *bias, halognn_cuda_then then) {
     if (rows == 0 || cols == 0) return 0;
-    return in_packs(cols, {y, x, bias, second, then.add}, [&](auto n) {
+    return in_packs(cols, {y, x, bias, then.add}, [&](auto n) {
         return LAUNCH(c, epilogue_kernel<n>, grid_of(rows, cols, n), y, rows, cols, lanes(cols, n),
-                      x, bias, second, then);
+                      x, bias, then);
     });
 }
 

@@ -32,9 +32,11 @@ inline dim3 grid_of(int64_t rows, int64_t cols, int n, int per_thread = 1) {
 struct array {
     const void *p;
     int size; // of an element
+    int64_t stride = 0;
     template <typename T>
     array(const T *p) : p(p), size(sizeof(T)) {}
-    array(const halognn_cuda_matrix &m) : p(m.of), size(m.bf16 ? sizeof(bf16) : sizeof(float)) {}
+    array(const halognn_cuda_matrix &m)
+        : p(m.of), size(m.bf16 ? sizeof(bf16) : sizeof(float)), stride(m.stride) {}
 };
 
 // in_packs calls f with the size of the packs, 4 or 1, that fit rows of the given width in all
@@ -42,7 +44,7 @@ struct array {
 template <typename F>
 int in_packs(int64_t width, std::initializer_list<array> all, const F &f) {
     bool wide = true;
-    for (const array &a : all) wide = wide && fits(a.p, width, a.size, 4);
+    for (const array &a : all) wide = wide && a.stride % 4 == 0 && fits(a.p, width, a.size, 4);
     return wide ? f(std::integral_constant<int, 4>{}) : f(std::integral_constant<int, 1>{});
 }
 

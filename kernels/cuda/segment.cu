@@ -18,9 +18,14 @@ struct matrix {
     static constexpr bool grouped = false;
     static constexpr bool scaled = false;
     const T *h;
-    int64_t cols;
-    __device__ const T *row(int64_t i) const { return h + i * cols; }
+    int64_t stride;
+    __device__ const T *row(int64_t i) const { return h + i * stride; }
 };
+
+template <typename T>
+matrix<T> rows_of(const halognn_cuda_matrix &h, int64_t cols) {
+    return {static_cast<const T *>(h.of), h.stride ? h.stride : cols};
+}
 
 template <typename T>
 struct scattered {
@@ -189,7 +194,7 @@ __device__ inline void copy_own(const halognn_cuda_matrix &own, int64_t cols, co
 #pragma unroll
     for (int i = 0; i < N; i++) to.at[i] = to_float(v.at[i]);
     complete(to, p.col, source);
-    put<N>(own, p.row * cols + p.col, to);
+    put<N>(own, place_in(own, cols, p.row, p.col), to);
 }
 
 template <int N, typename Source, typename Weight>
@@ -207,7 +212,7 @@ __global__ void reduce(halognn_cuda_matrix out, halognn_cuda_matrix own, int64_t
             sum.at[i] /= static_cast<float>(counts ? counts[p.row] : end - begin);
     }
     complete(sum, p.col, source);
-    put<N>(out, p.row * cols + p.col, sum);
+    put<N>(out, place_in(out, cols, p.row, p.col), sum);
 }
 
 // largest finds maxima and, if arg is not null, the rows that they are in.
@@ -249,14 +254,14 @@ __global__ void largest(halognn_cuda_matrix out, halognn_cuda_matrix own, int32_
         }
     }
     complete(most, p.col, source);
-    put<N>(out, p.row * cols + p.col, most);
+    put<N>(out, place_in(out, cols, p.row, p.col), most);
     for (int k = 0; arg != nullptr && k < N; k++) arg[p.row * cols + p.col + k] = at[k];
 }
 
 template <int N, int S>
 __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int lanes,
                                  int64_t first, const int64_t *t_indptr, const int32_t *t_indices,
-                                 const int32_t *arg, const float *dout) {
+                                 const int32_t *arg, matrix<float> dout) {
     const place p = my_place(lanes, N);
     if (p.row > (segments - 1) / S || p.col >= cols) return;
     struct edge {
@@ -271,7 +276,7 @@ __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int 
         row, segments, t_indptr, [=](int64_t e) { return t_indices[e]; },
         [=](int64_t, int32_t t) {
             return edge{t, load<int32_t, N>(arg + t * cols + p.col),
-                        load<float, N>(dout + t * cols + p.col)};
+                        load<float, N>(dout.row(t) + p.col)};
         },
         [&](const edge &x) {
             if (x.target == before) return; // an edge that is there twice counts once
@@ -309,7 +314,8 @@ __global__ void weigh(halognn_cuda_matrix out, int64_t segments, int64_t cols, i
     pack<uint32_t, N> own[S + 1] = {}; // of the segments that are left
 #pragma unroll
     for (int s = 0; s < S; s++)
-        if (first + s < end.rows) own[s] = hold<N>(end.own, (first + s) * cols + p.col);
+        if (first + s < end.rows)
+            own[s] = hold<N>(end.own, place_in(end.own, cols, first + s, p.col));
     const float factor = end.rows > 0 && end.scale ? 1 + *end.scale : 1;
     struct edge {
         pack<T, N> row;
@@ -360,7 +366,7 @@ int gather_n(halognn_cuda *c, halognn_cuda_matrix dst, int64_t n, int64_t cols,
                   source);
 }
 
-// reduction is what segment_rows and segment_mean do to the rows of a source.
+// reduction is what segment_rows and segment_joined do to the rows of a source.
 struct reduction {
     halognn_cuda_matrix out, own; // own may be absent
     int64_t segments, cols;
@@ -386,10 +392,11 @@ int reduce_n(halognn_cuda *c, const reduction &r, const Source &source) {
 }
 
 template <int N, typename T>
-int largest_n(halognn_cuda *c, halognn_cuda_matrix out, int32_t *arg, int64_t segments,
-              int64_t cols, const int64_t *indptr, const int32_t *indices, matrix<T> h) {
-    return LAUNCH(c, (largest<N, matrix<T>>), grid_of(segments, cols, N), out,
-                  halognn_cuda_matrix{}, arg, segments, cols, lanes(cols, N), indptr, indices, h);
+int largest_n(halognn_cuda *c, halognn_cuda_matrix out, halognn_cuda_matrix own, int32_t *arg,
+              int64_t segments, int64_t cols, const int64_t *indptr, const int32_t *indices,
+              matrix<T> h) {
+    return LAUNCH(c, (largest<N, matrix<T>>), grid_of(segments, cols, N), out, own, arg, segments,
+                  cols, lanes(cols, N), indptr, indices, h);
 }
 
 template <int N, typename T, typename Weight>
@@ -416,14 +423,14 @@ int with_packs(const Fits &fit, const F &f) {
 
 template <typename T, typename Weight>
 int weigh_any(halognn_cuda *c, halognn_cuda_matrix out, int64_t segments, int64_t cols,
-              const int64_t *indptr, const int32_t *indices, const Weight &weight, const T *h,
-              ending end, bool add) {
+              const int64_t *indptr, const int32_t *indices, const Weight &weight,
+              const halognn_cuda_matrix &h, ending end, bool add) {
     if (segments == 0 || cols == 0) return 0;
     const auto all = [&](int n) {
-        return fits(out, cols, n) && fits(h, cols, sizeof(T), n) && fits(end.own, cols, n);
+        return fits(out, cols, n) && fits(h, cols, n) && fits(end.own, cols, n);
     };
     return with_packs<T>(all, [&](auto n) {
-        return weigh_n<n>(c, out, segments, cols, indptr, indices, weight, matrix<T>{h, cols}, end,
+        return weigh_n<n>(c, out, segments, cols, indptr, indices, weight, rows_of<T>(h, cols), end,
                           add);
     });
 }
@@ -496,27 +503,33 @@ int halognn_cuda_segment_rows(halognn_cuda *c, halognn_cuda_matrix out, halognn_
 int halognn_cuda_segment_mean(halognn_cuda *c, halognn_cuda_matrix out, int64_t segments,
                               int64_t cols, const int64_t *indptr, const int32_t *indices,
                               halognn_cuda_matrix h) {
-    if (segments == 0 || cols == 0) return 0;
-    const reduction mean{out,     {},           segments, cols,   indptr,
-                         indices, HALOGNN_MEAN, nullptr,  nullptr};
-    const auto both = [&](int n) { return fits(out, cols, n) && fits(h, cols, n); };
-    return by_type(h, [&](auto *rows) {
-        using T = std::remove_pointer_t<decltype(rows)>;
-        return with_packs<T>(
-            both, [&](auto n) { return reduce_n<n>(c, mean, matrix<T>{rows, cols}); });
-    });
+    return halognn_cuda_segment_joined(c, out, {}, nullptr, segments, cols, indptr, indices,
+                                       HALOGNN_MEAN, nullptr, h);
 }
 
 int halognn_cuda_segment_max(halognn_cuda *c, halognn_cuda_matrix out, int32_t *arg,
                              int64_t segments, int64_t cols, const int64_t *indptr,
                              const int32_t *indices, halognn_cuda_matrix h) {
+    return halognn_cuda_segment_joined(c, out, {}, arg, segments, cols, indptr, indices,
+                                       HALOGNN_MAX, nullptr, h);
+}
+
+int halognn_cuda_segment_joined(halognn_cuda *c, halognn_cuda_matrix out, halognn_cuda_matrix own,
+                                int32_t *arg, int64_t segments, int64_t cols,
+                                const int64_t *indptr, const int32_t *indices, int how,
+                                const float *weights, halognn_cuda_matrix h) {
     if (segments == 0 || cols == 0) return 0;
-    const auto both = [&](int n) { return fits(out, cols, n) && fits(h, cols, n); };
+    const reduction reduced{out, own, segments, cols, indptr, indices, how, nullptr, weights};
+    const auto all = [&](int n) {
+        return fits(out, cols, n) && fits(own, cols, n) && fits(h, cols, n);
+    };
     return by_type(h, [&](auto *rows) {
         using T = std::remove_pointer_t<decltype(rows)>;
-        return with_packs<T>(both, [&](auto n) {
-            return largest_n<n>(c, out, arg, segments, cols, indptr, indices,
-                                matrix<T>{rows, cols});
+        return with_packs<T>(all, [&](auto n) {
+            const matrix<T> source = rows_of<T>(h, cols);
+            return how == HALOGNN_MAX
+                       ? largest_n<n>(c, out, own, arg, segments, cols, indptr, indices, source)
+                       : reduce_n<n>(c, reduced, source);
         });
     });
 }
@@ -524,14 +537,14 @@ int halognn_cuda_segment_max(halognn_cuda *c, halognn_cuda_matrix out, int32_t *
 int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols,
                                       int64_t first, const int64_t *t_indptr,
                                       const int32_t *t_indices, const int32_t *arg,
-                                      const float *dout) {
+                                      halognn_cuda_matrix dout) {
     if (segments == 0 || cols == 0) return 0;
     return in_packs(cols, {dh, arg, dout}, [=](auto n) {
         constexpr int N = decltype(n)::value;
         return by_segments(segments, cols, N, [=](auto s, dim3 grid) {
             constexpr int S = decltype(s)::value;
             return LAUNCH(c, (largest_backward<N, S>), grid, dh, segments, cols, lanes(cols, N),
-                          first, t_indptr, t_indices, arg, dout);
+                          first, t_indptr, t_indices, arg, rows_of<float>(dout, cols));
         });
     });
 }
@@ -542,20 +555,21 @@ int halognn_cuda_segment_sum(halognn_cuda *c, halognn_cuda_matrix out, int64_t s
                              int64_t rows, const float *scale, int add, int dropped) {
     const ending end{own, scale, rows, dropped};
     return by_type(h, [&](auto *rows) {
+        using T = std::remove_pointer_t<decltype(rows)>;
         if (weights)
-            return weigh_any(c, out, segments, cols, indptr, indices, by_edge{weights}, rows, end,
-                             add != 0);
-        return weigh_any(c, out, segments, cols, indptr, indices, plain{}, rows, end, add != 0);
+            return weigh_any<T>(c, out, segments, cols, indptr, indices, by_edge{weights}, h, end,
+                                add != 0);
+        return weigh_any<T>(c, out, segments, cols, indptr, indices, plain{}, h, end, add != 0);
     });
 }
 
 int halognn_cuda_segment_mean_backward(halognn_cuda *c, halognn_cuda_matrix dh, int64_t segments,
                                        int64_t cols, const int64_t *t_indptr,
                                        const int32_t *t_indices, const int64_t *indptr,
-                                       const float *dout, halognn_cuda_matrix own, int64_t rows,
-                                       int dropped) {
-    return weigh_any(c, dh, segments, cols, t_indptr, t_indices, by_degree{indptr}, dout,
-                     ending{own, nullptr, rows, dropped}, false);
+                                       halognn_cuda_matrix dout, halognn_cuda_matrix own,
+                                       int64_t rows, int dropped) {
+    return weigh_any<float>(c, dh, segments, cols, t_indptr, t_indices, by_degree{indptr}, dout,
+                            ending{own, nullptr, rows, dropped}, false);
 }
 
 }  // extern "C"

@@ -1,4 +1,4 @@
-// The sums over rows, other than products, that give gradients of parameters.
+// What gives gradients of parameters after the products: sums over rows, and halves of matrices.
 #include "settle.cuh"
 #include "stored.cuh"
 
@@ -42,6 +42,13 @@ __device__ inline void settle_one(const sums &s, int64_t at, uint32_t *arrived) 
     if (arrive(arrived + s.cols, s.cols)) *s.b = add_in_order(columns, 1, s.cols);
 }
 
+// part_one copies an element of a matrix to that of its halves.
+__device__ inline void part_one(const sums &s, int64_t at) {
+    const int64_t half = s.cols / 2, row = at / s.cols, j = at % s.cols;
+    float *const to = j < half ? s.b : s.b2;
+    to[row * half + j % half] = static_cast<const float *>(s.dy.of)[at];
+}
+
 __global__ void BY_CHUNK settle(pending p, uint32_t *arrived) {
     int64_t at = item(), mine = -1;
     uint32_t counter = 0;
@@ -55,19 +62,23 @@ __global__ void BY_CHUNK settle(pending p, uint32_t *arrived) {
         }
         at -= p.items[k];
     }
-    if (mine >= 0) settle_one(of, mine, arrived + counter);
+    if (mine < 0) return;
+    if (of.b2)
+        part_one(of, mine);
+    else
+        settle_one(of, mine, arrived + counter);
 }
 
 }  // namespace
 
 int later(halognn_cuda *c, const sums &s) {
-    const uint32_t counters = static_cast<uint32_t>(s.cols + 1);
-    if (s.cols + 1 > COUNTERS) return cudaErrorInvalidValue;
+    const uint32_t counters = s.b2 ? 0 : static_cast<uint32_t>(s.cols + 1);
+    if (!s.b2 && s.cols + 1 > COUNTERS) return cudaErrorInvalidValue;
     pending &p = c->pending;
     if (p.count == PENDING || p.counted + counters > COUNTERS)
         if (int e = halognn_cuda_settle(c)) return e;
     p.of[p.count] = s;
-    p.items[p.count] = s.cols * chunks(s.rows);
+    p.items[p.count] = s.cols * (s.b2 ? s.rows : chunks(s.rows));
     p.counters[p.count] = p.counted;
     p.counted += counters;
     p.count++;

@@ -49,10 +49,13 @@ typedef struct {
 } halognn_cuda_properties;
 
 /* A matrix of float32 or, if bf16 is set, of bfloat16. If the pointer `of` is NULL, the matrix is
- * absent. Numbers stored in bfloat16 are rounded to nearest, ties to even. */
+ * absent. Numbers stored in bfloat16 are rounded to nearest, ties to even. A row begins stride
+ * elements after the row before; if stride is 0, as many as it has columns. Only kernels that say
+ * so take another stride. */
 typedef struct {
     void *of;
     int bf16;
+    int64_t stride;
 } halognn_cuda_matrix;
 
 /* Scattered feature rows in up to HALOGNN_TABLES tables. The upper bits of of[i], from
@@ -76,7 +79,7 @@ typedef struct {
  * Last, the results are rounded to float32 without `dropped` low bits, unless that is 0. If all
  * fields are zero, x is stored as it is. */
 typedef struct {
-    halognn_cuda_matrix add; /* [rows,cols] */
+    halognn_cuda_matrix add; /* [rows,cols], of any stride */
     int activation;
     uint32_t threshold;
     float scale;
@@ -84,6 +87,13 @@ typedef struct {
     const int32_t *vertices; /* [rows] */
     int dropped;
 } halognn_cuda_then;
+
+/* One matrix that join makes: y [rows, 2 cols] = [a | b], rounded to its type; a, b [rows,cols]. */
+#define HALOGNN_JOININGS 8
+typedef struct {
+    halognn_cuda_matrix y, a, b;
+    int64_t rows, cols;
+} halognn_cuda_joining;
 
 #define HALOGNN_MEMORY_NAME 64 /* bytes of a name of shared device memory */
 
@@ -224,7 +234,7 @@ extern "C" {
 
 /* Returns a hash of all functions and types. A library and a program fit together if it is the same
  * for both. */
-#define HALOGNN_CUDA_TYPES 11 /* must be increased with every change of a type or constant above */
+#define HALOGNN_CUDA_TYPES 12 /* must be increased with every change of a type or constant above */
 static inline int halognn_cuda_interface(void) {
     static const char text[] = ""
 #define FUNCTION(type, name, params, args) #type #name #params

@@ -2,7 +2,6 @@
 #include "cublas_v2.h"
 
 #include <cstring>
-#include <initializer_list>
 #include <type_traits>
 
 struct emulated_blas {
@@ -84,60 +83,28 @@ static void matrix(const T *p, int rows, int cols, int64_t ld) {
     emulated::readable(p, sizeof(T) * static_cast<size_t>((cols - 1) * ld + rows));
 }
 
-// multiply queues count products; at(i, &a, &b, &c) gives their arrays when they are multiplied.
-// Empty products are errors, unlike those of cuBLAS, of which some leave c as it is: callers say
-// what becomes of it.
-template <typename T, typename Arrays>
+// multiply queues a product. Empty products are errors, unlike those of cuBLAS, of which some leave
+// c as it is: callers say what becomes of it.
+template <typename T>
 static cublasStatus_t multiply(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m,
-                               int n, int k, const float *alpha, int lda, int ldb,
-                               const float *beta, int ldc, int count, const Arrays &at) {
+                               int n, int k, const float *alpha, const T *a, int lda, const T *b,
+                               int ldb, const float *beta, float *c, int ldc) {
     const bool t_a = ta == CUBLAS_OP_T, t_b = tb == CUBLAS_OP_T;
     // float32 is multiplied in its own arithmetic alone, other factors on the cores that it excludes
     if (std::is_same_v<T, float> != (h->math == CUBLAS_PEDANTIC_MATH))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!h->workspace || m < 1 || n < 1 || k < 1 || count < 1 || lda < (t_a ? k : m) ||
+    if (!h->workspace || m < 1 || n < 1 || k < 1 || lda < (t_a ? k : m) ||
         ldb < (t_b ? n : k) || ldc < m)
         return CUBLAS_STATUS_INVALID_VALUE;
     emulated::count("cublas/product");
     const float alpha_now = *alpha, beta_now = *beta;
     emulated::enqueue(h->stream, [=] {
-        for (int i = 0; i < count; i++) {
-            const T *a, *b;
-            float *c;
-            at(i, &a, &b, &c);
-            matrix(a, t_a ? k : m, t_a ? m : k, lda);
-            matrix(b, t_b ? n : k, t_b ? k : n, ldb);
-            matrix(c, m, n, ldc);
-            product(t_a, t_b, m, n, k, alpha_now, a, lda, b, ldb, beta_now, c, ldc);
-        }
+        matrix(a, t_a ? k : m, t_a ? m : k, lda);
+        matrix(b, t_b ? n : k, t_b ? k : n, ldb);
+        matrix(c, m, n, ldc);
+        product(t_a, t_b, m, n, k, alpha_now, a, lda, b, ldb, beta_now, c, ldc);
     });
     return CUBLAS_STATUS_SUCCESS;
-}
-
-// alone and pointed give the arrays of one product and of a batch. cuBLAS chooses a kernel without
-// knowing the pointers of a batch, which lie on the device: any may be read 16 bytes at a time. Results
-// must not overlap.
-template <typename T>
-static auto alone(const T *a, const T *b, float *c) {
-    return [=](int, const T **to_a, const T **to_b, float **to_c) {
-        *to_a = a;
-        *to_b = b;
-        *to_c = c;
-    };
-}
-template <typename T>
-static auto pointed(const void *const *a, const void *const *b, void *const *c) {
-    return [=](int i, const T **to_a, const T **to_b, float **to_c) {
-        for (const void *table : {static_cast<const void *>(a + i),
-                                  static_cast<const void *>(b + i),
-                                  static_cast<const void *>(c + i)})
-            emulated::readable(table, sizeof(void *));
-        for (const void *p : {a[i], b[i], static_cast<const void *>(c[i])})
-            emulated::aligned(p, 16);
-        *to_a = static_cast<const T *>(a[i]);
-        *to_b = static_cast<const T *>(b[i]);
-        *to_c = static_cast<float *>(c[i]);
-    };
 }
 
 // typed calls multiply with a null pointer to the type of the factors.
@@ -157,7 +124,7 @@ extern "C" cublasStatus_t cublasSgemm_v2(cublasHandle_t h, cublasOperation_t ta,
                                          const float *alpha, const float *a, int lda,
                                          const float *b, int ldb, const float *beta, float *c,
                                          int ldc) {
-    return multiply<float>(h, ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, 1, alone(a, b, c));
+    return multiply(h, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 extern "C" cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
@@ -168,32 +135,8 @@ extern "C" cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, c
                                        cublasGemmAlgo_t) {
     return typed(type_a, type_b, type_c, compute, [=](auto *type) {
         using T = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
-        return multiply<T>(h, ta, tb, m, n, k, static_cast<const float *>(alpha), lda, ldb,
-                           static_cast<const float *>(beta), ldc, 1,
-                           alone(static_cast<const T *>(a), static_cast<const T *>(b),
-                                 static_cast<float *>(c)));
-    });
-}
-
-extern "C" cublasStatus_t cublasSgemmBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
-                                  int m, int n, int k, const float *alpha, const float *const a[],
-                                  int lda, const float *const b[], int ldb, const float *beta,
-                                  float *const c[], int ldc, int count) {
-    return multiply<float>(h, ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, count,
-                           pointed<float>(reinterpret_cast<const void *const *>(a),
-                                          reinterpret_cast<const void *const *>(b),
-                                          reinterpret_cast<void *const *>(c)));
-}
-
-extern "C" cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
-                                   int m, int n, int k, const void *alpha, const void *const a[],
-                                   cudaDataType_t type_a, int lda, const void *const b[],
-                                   cudaDataType_t type_b, int ldb, const void *beta,
-                                   void *const c[], cudaDataType_t type_c, int ldc, int count,
-                                   cublasComputeType_t compute, cublasGemmAlgo_t) {
-    return typed(type_a, type_b, type_c, compute, [=](auto *type) {
-        using T = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
-        return multiply<T>(h, ta, tb, m, n, k, static_cast<const float *>(alpha), lda, ldb,
-                           static_cast<const float *>(beta), ldc, count, pointed<T>(a, b, c));
+        return multiply(h, ta, tb, m, n, k, static_cast<const float *>(alpha),
+                        static_cast<const T *>(a), lda, static_cast<const T *>(b), ldb,
+                        static_cast<const float *>(beta), static_cast<float *>(c), ldc);
     });
 }

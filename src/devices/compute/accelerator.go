@@ -108,6 +108,9 @@ type Inputs struct {
 	// segments (Reduce), all rows (Sources).
 	Own, Sources bool
 	Reduce       Reduction
+	// Joined says that own rows and reductions are the pairs of one matrix, the reduced one (see
+	// PairKernels).
+	Joined bool
 	// Exact says that the matrices are float32, and not rounded like other rows that layers read.
 	Exact bool
 	// Types are the rows of vertex types, which are read in addition. The host gathers or averages

@@ -28,7 +28,7 @@ func (m Matrix) stored() bool {
 // the shapes of their gradients. The argument set is the matrix that the kernel writes. It must be
 // of float32.
 func checkProduct(kernel string, set, y, x, w Matrix) {
-	if !set.holds() || !y.stored() || !x.stored() || !w.holds() || y.Rows != x.Rows ||
+	if !set.holds() || !y.stored() || !x.stored() || !w.stored() || y.Rows != x.Rows ||
 		y.Cols != w.Rows || x.Cols != w.Cols {
 		panic(fmt.Sprintf("compute: %s: the matrices must have the shapes [R,O], [R,F] and [O,F], and "+
 			"all their elements; they are %v, %v and %v", kernel, y, x, w))

@@ -92,6 +92,8 @@ type Capabilities struct {
 	// Type of the rows that layers read, if their width is even (docs/design/32-stored-in-bf16.md).
 	Stores      Elements
 	Accelerator Accelerator // nil unless the device has its own memory
+	// Nil unless products of pairs take less time on the device than two products.
+	Pairs PairKernels
 	// Nil unless the device can send slices to the devices of other ranks.
 	Peer PeerDevice
 	// Nil unless kernels are asynchronous and the device can time them.

@@ -427,19 +427,23 @@ func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
 		if l > 0 {
 			below = of.Stored(l-1, below)
 		}
-		x := rows * in
+		x, weights := rows*in, in*out
 		if below == compute.BF16s {
 			x = 0
+		}
+		if of.Joins() && stored == compute.BF16s { // pairs of rows and of weights are stored so
+			x, weights = 0, 0
 		}
 		wide, attends := out, nn.FindKind(of.Kind).HasHeads
 		if attends { // heads side by side
 			wide = widest(m.Params.Layer(l))
+			weights = in * wide
 		}
 		dy := rows * wide
 		if !attends && of.Norm == nn.NormNone && of.Stored(l, stored) == compute.BF16s {
 			dy = 0
 		}
-		product(x, dy, 2*in*wide)
+		product(x, dy, 2*weights)
 		if n := h.destinations; l == of.Layers-1 && of.Jumps() {
 			width := of.JumpWidth()
 			product(n*width, n*of.Out, width*of.Out)
@@ -500,9 +504,9 @@ func partialBytes(m *nn.Model, hops []hopShape) int64 {
 	return 5 * int64(left+scratch)
 }
 
-// wideBytes returns what a GPU keeps for the products of the layer that needs most: the second, if
-// it adds two, and the one whose sum is stored rounded, which may be of an inner matrix, as of
-// attention's heads, or of a map of a vertex type's rows. The room grows by a quarter at a time.
+// wideBytes returns what a GPU keeps for the product of the layer that needs most whose sum is
+// stored rounded. It may be of an inner matrix, as of attention's heads, or of a map of a vertex
+// type's rows. The room grows by a quarter at a time.
 func (p *planner) wideBytes(m *nn.Model, hops []hopShape, kinds []kindShape) int64 {
 	most, stored := 0, p.job.Stored
 	for l, h := range hops {
@@ -513,15 +517,10 @@ func (p *planner) wideBytes(m *nn.Model, hops []hopShape, kinds []kindShape) int
 				products++
 			}
 		}
-		room := 0
-		if products > 1 {
-			room++
-		}
-		inner := m.Needs().Sources || products > 1
+		inner := m.Needs().Sources || products > 1 && !m.Config.Joins()
 		if stored == compute.BF16s && (inner || m.Config.Stored(l, stored) == stored) {
-			room++
+			most = max(most, rows*widest(m.Params.Layer(l)))
 		}
-		most = max(most, room*rows*widest(m.Params.Layer(l)))
 		for _, n := range p.mappedRows(l, &h, kinds) {
 			if m.Config.Projected(stored) == compute.BF16s {
 				most = max(most, n*m.Config.In)

@@ -337,7 +337,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			Gradient: l > 0 || out.needs.Types || j.Model.LearnsRows()}
 		in.Others, in.Partial = r.most.others(l), p.shares() && p.groupSize() > 1
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
-			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: j.Model.In}
+			in.Aggregate = p.aggregate(0, h.destinations)
 		}
 		if l == 0 && j.Mode.Columns {
 			if columns, err = p.reserveColumns(m, r, &in); err != nil {
@@ -371,13 +371,23 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	return out, nil
 }
 
+// aggregate returns an aggregate of the given rows, as layer l reads it if it is the input layer.
+func (p *planner) aggregate(l, rows int) compute.Matrix {
+	in, _ := p.job.Model.Widths(l)
+	m := compute.Matrix{Rows: rows, Cols: in}
+	if p.job.GPU != nil && p.job.Model.Needs().Joined && !p.job.Mode.Columns && !p.multiplies() {
+		m.Cols *= 2
+	}
+	return m
+}
+
 // reserveForward reserves the arrays of m for a minibatch that is only evaluated.
 func (p *planner) reserveForward(m *nn.Model, s *shape) error {
 	for l, h := range s.hops {
 		in := nn.Input{Hop: p.hop(h)}
 		in.Others = s.others(l)
 		if l == 0 && m.Needs().Aggregate != compute.NoReduction {
-			in.Aggregate = compute.Matrix{Rows: h.destinations, Cols: p.job.Model.In}
+			in.Aggregate = p.aggregate(0, h.destinations)
 		}
 		if err := p.reserveFolds(m, l, in, &h); err != nil {
 			return err
@@ -447,6 +457,7 @@ func multiplied(m *nn.Model, h hopShape) (rows, chunks int) {
 // memory behind them.
 type counter struct {
 	compute.Device
+	compute.PairKernels
 	is   compute.Capabilities
 	live int64
 }
@@ -456,6 +467,9 @@ func (p *planner) counter() *counter {
 	c := &counter{is: compute.Capabilities{Stores: p.job.Stored}}
 	if p.job.Stored == compute.BF16s {
 		c.is.Precision = compute.PrecisionBF16
+	}
+	if p.job.GPU != nil {
+		c.is.Pairs = c
 	}
 	return c
 }
@@ -738,7 +752,7 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 			in.Shares = p.sums(h.destinations)
 		}
 		if m.Needs().Aggregate != compute.NoReduction {
-			in.Aggregate.Cols = p.job.Model.In
+			in.Aggregate = p.aggregate(l, 0)
 		}
 		if err := p.reserveFolds(m, l, in, &h); err != nil {
 			return 0, err

@@ -178,6 +178,9 @@ func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	}
 	for i, rows := range inputNames {
 		if row, vertex := find(suspectInputs + i); row >= 0 {
+			if m.inputs[0].Aggregate.Cols > m.Config.In {
+				rows = "features, or the " + rows + ","
+			}
 			return Fault{faultInput, fmt.Sprintf("the %s of %s", rows, name(row, vertex))}
 		}
 	}

@@ -248,7 +248,12 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 	g.compare(dev, "Y", out.Data, layerForward)
 	switch l := layer.(type) {
 	case *sage:
-		g.compare(dev, "agg", l.agg.Data, layerForward)
+		agg := l.agg
+		if l.joined != nil {
+			agg = upload(t, dev, in.Destinations, l.in, nil)
+			dev.CopyColumns(agg, 0, l.joined.x, l.in, l.in, false)
+		}
+		g.compare(dev, "agg", agg.Data, layerForward)
 	case *gcn:
 		g.compare(dev, "agg", l.agg.Data, layerForward)
 	case *gin:

@@ -47,6 +47,20 @@ func (g *Gradient) completion(dev compute.Device, dy, w compute.Matrix) compute.
 	return c
 }
 
+// addTerms adds the terms of own rows to the first columns of a layer's own term, of float32.
+func (g *Gradient) addTerms(dev compute.Device, rows compute.Matrix) {
+	if g.terms {
+		dev.CopyColumns(rows, 0, g.own, 0, g.own.Cols, true)
+	}
+	if g.jump != nil {
+		g.jump.take(rows, g.layer, true)
+	}
+}
+
+// joinsOwn is implemented by a Layer whose Backward may have memory for its product for the
+// destinations' own rows. It then adds the other terms to this product.
+type joinsOwn interface{ joinsOwn() bool }
+
 // addsOwn is implemented by a Layer whose Backward adds a product for the destinations' own rows to
 // the gradient.
 type addsOwn interface{ addsOwn() }
@@ -70,8 +84,12 @@ func (m *Model) completes(l int, in *Input) bool {
 // ownRows returns the number of elements that layer l needs in Gradient.own to complete a gradient.
 func (m *Model) ownRows(l int, in *Input) int {
 	s := &m.stages[l]
-	if _, adds := s.Layer.(addsOwn); m.completes(l, in) &&
-		(adds || s.residual || m.jump != nil && l > 0) {
+	_, adds := s.Layer.(addsOwn)
+	needs := adds || m.jump != nil && l > 0
+	if of, joins := s.Layer.(joinsOwn); joins && of.joinsOwn() {
+		needs = false
+	}
+	if m.completes(l, in) && (needs || s.residual) {
 		return in.Destinations * s.in
 	}
 	return 0

@@ -13,6 +13,9 @@ type Needs struct {
 	// How the rows of every destination's in-neighbours are reduced to one row (Input.Aggregate). A
 	// sum is weighted as the field Weights says.
 	Aggregate compute.Reduction
+	// Own and Aggregate are multiplied together: on a device with compute.PairKernels they come
+	// side by side (Input.Aggregate).
+	Joined bool
 	// The rows of all sources (Input.X), because aggregation depends on parameters.
 	Sources bool
 	// The rows of sources come type by type (Input.Types), and sources are in the order of the
@@ -143,10 +146,12 @@ type Input struct {
 	Hop
 	X compute.Matrix // [Sources, in]
 	// Rows of each type, from which the model makes X for the input layer.
-	Types     []compute.Matrix
-	Own       compute.Matrix // [Destinations, in]
-	Aggregate compute.Matrix // [Destinations, in], which the layer does not change
-	Sparse    Sparse         // sparse rows; the input layer reads them instead of Own and Aggregate
+	Types []compute.Matrix
+	Own   compute.Matrix // [Destinations, in]
+	// [Destinations, in], which the layer does not change. For a layer that multiplies both
+	// together it may have own rows beside them: [Destinations, 2 in].
+	Aggregate compute.Matrix
+	Sparse    Sparse // sparse rows; the input layer reads them instead of Own and Aggregate
 	// The shares that Columns has computed, [Destinations, width] each, to be added in this order.
 	// The input layer then reads no rows. Forward overwrites the first share. Backward returns the
 	// gradient of the sum of the shares.

@@ -38,12 +38,13 @@ type Model struct {
 	// grad holds gradients with respect to layer outputs. The gradient of layer l's output is in
 	// grad[l%2]. Backward of layer l writes the gradient of layer l-1's output into the other
 	// buffer.
-	grad   [2]*buffer
-	dx     Gradient         // gradient that BackwardLayer computes
-	own    *buffer          // memory of dx.own
-	mapped [2]*buffer       // rows that MapFirst makes
-	rounds bool             // gradients of hidden rows are rounded
-	stores compute.Elements // the type in which the device stores rows
+	grad     [2]*buffer
+	dx       Gradient          // gradient that BackwardLayer computes
+	own      *buffer           // memory of dx.own
+	mapped   [2]*buffer        // rows that MapFirst makes
+	joinings []compute.Joining // the pairs of weights that joinWeights makes
+	rounds   bool              // gradients of hidden rows are rounded
+	stores   compute.Elements  // the type in which the device stores rows
 }
 
 // stage is a layer with the normalisation, activation and dropout that follow it.
@@ -270,6 +271,11 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	}
 	if err := m.Reserve(l, in); err != nil {
 		return compute.Matrix{}, err
+	}
+	if l == 0 && in.Train {
+		if err := m.joinWeights(); err != nil {
+			return compute.Matrix{}, err
+		}
 	}
 	if l == 0 && len(in.Types) > 0 && !in.Folded {
 		in.X = m.project.forward(in)

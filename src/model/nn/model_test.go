@@ -42,12 +42,22 @@ func TestPreparedInputEqualsAllSources(t *testing.T) {
 		prepared.X = compute.Matrix{}
 		prepared.Hops = slices.Clone(b.Hops)
 		prepared.Hops[0].Forward, prepared.Hops[0].Transposed = compute.Segments{}, compute.Segments{}
-		gotStats, got := pass(t, dev, m, &prepared)
-		if gotStats != wantStats || !slices.Equal(got, want) {
-			t.Errorf("prepared input gave %+v, all sources %+v; equal gradients: %t", gotStats,
-				wantStats, slices.Equal(got, want))
+		check := func(name string) {
+			gotStats, got := pass(t, dev, m, &prepared)
+			if gotStats != wantStats || !slices.Equal(got, want) {
+				t.Errorf("%s gave %+v, all sources %+v; equal gradients: %t", name, gotStats,
+					wantStats, slices.Equal(got, want))
+			}
 		}
-		if n := m.Needs(); !reflect.DeepEqual(n, Needs{Own: true, Aggregate: compute.ReduceMean}) {
+		check("prepared input")
+		if k := compute.CapabilitiesOf(dev).Pairs; k != nil {
+			pair := upload(t, dev, prepared.Own.Rows, 2*c.In, nil)
+			k.Join(compute.Joining{Pair: pair, A: prepared.Own, B: prepared.Aggregate})
+			prepared.Own, prepared.Aggregate = compute.Matrix{}, pair
+			check("joined input")
+		}
+		if n := m.Needs(); !reflect.DeepEqual(n, Needs{Own: true, Aggregate: compute.ReduceMean,
+			Joined: true}) {
 			t.Errorf("sage needs %+v", n)
 		}
 		mlp := newModel(t, dev,

@@ -269,6 +269,8 @@ func (c Config) Needs() Needs {
 		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
 	}
 	n.Own = n.Own || c.Residual && !n.Sources
+	// a residual, and what is told of a single layer, need own rows by themselves
+	n.Joined = n.Joined && !c.Residual && c.Layers > 1
 	return n
 }
 
@@ -285,6 +287,13 @@ func (c Config) Adds() bool {
 	}
 	n := c.Needs()
 	return n.OnlySums() || n.Averages
+}
+
+// Joins reports whether layers multiply own rows and aggregates together on a device with
+// compute.PairKernels.
+func (c Config) Joins() bool {
+	k := FindKind(c.Kind)
+	return k != nil && !c.Schema.Typed() && c.layer(0).Needs().Joined
 }
 
 // LearnsRows reports whether the model is trained with rows of vertices without features.

@@ -32,6 +32,7 @@ type sage struct {
 	bias, dbias          []float32
 	aggregate, dagg, arg *buffer        // [D,in]; arg holds the source of each maximum
 	agg                  compute.Matrix // agg of the last Forward
+	joined               *joined        // nil: the device multiplies each matrix by itself
 }
 
 func newSAGE(s *store, c Config, l int) Layer {
@@ -42,7 +43,7 @@ func newSAGE(s *store, c Config, l int) Layer {
 	}
 	return &sage{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, how: how,
 		weighted: c.EdgeWeights || c.Estimates, ofData: c.EdgeWeights,
-		aggregate: s.rows(), dagg: s.buffer(), arg: s.buffer()}
+		aggregate: s.rows(), dagg: s.buffer(), arg: s.buffer(), joined: newJoined(s)}
 }
 
 func (s *sage) Params() []Param {
@@ -61,11 +62,14 @@ func (s *sage) Bind(values, grads [][]float32) {
 
 func (s *sage) Needs() Needs {
 	if s.weighted {
-		return Needs{Own: true, Aggregate: compute.ReduceSum, Weights: WeightsMean,
+		return Needs{Own: true, Aggregate: compute.ReduceSum, Joined: true, Weights: WeightsMean,
 			OfData: s.ofData}
 	}
-	return Needs{Own: true, Aggregate: s.how}
+	return Needs{Own: true, Aggregate: s.how, Joined: true}
 }
+
+// reduction returns how aggregates are made: a weighted mean is a sum.
+func (s *sage) reduction() compute.Reduction { return s.Needs().Aggregate }
 
 func (s *sage) firstMap() firstMap {
 	return firstMap{weights: [2]trained{{s.neigh, s.dneigh}, {s.self, s.dself}}, whole: true}
@@ -75,19 +79,24 @@ func (s *sage) Reserve(in *Input) error {
 	if len(in.Shares) > 0 {
 		return nil
 	}
+	n := in.Destinations * s.in
+	if in.Gradient && s.how == compute.ReduceMax {
+		if err := s.arg.reserve(n); err != nil {
+			return err
+		}
+	}
+	if s.joined != nil {
+		return s.joined.reserve(s, in)
+	}
 	if in.Aggregate.Cols == 0 {
-		if err := s.aggregate.reserve(in.Destinations * s.in); err != nil {
+		if err := s.aggregate.reserve(n); err != nil {
 			return err
 		}
 	}
 	if !in.Gradient {
 		return nil
 	}
-	n := in.Destinations * s.in
-	if s.how != compute.ReduceMax {
-		return s.dagg.reserve(n)
-	}
-	return reserveAll(sized{s.dagg, n}, sized{s.arg, n})
+	return s.dagg.reserve(n)
 }
 
 func (s *sage) Flops(h *Hop, gradient bool) int {
@@ -97,6 +106,10 @@ func (s *sage) Flops(h *Hop, gradient bool) int {
 func (s *sage) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
 		addShares(s.dev, y, in, s.bias, epilogue)
+		return
+	}
+	if s.joined != nil {
+		s.joined.forward(s, y, in, epilogue)
 		return
 	}
 	s.agg = in.Aggregate
@@ -120,9 +133,9 @@ func (s *sage) dense(in *Input, epilogue compute.Epilogue) compute.Dense {
 }
 
 // found returns the matrix in which Forward notes the source of each maximum for Backward. It
-// returns the zero Matrix if Backward will not need it.
+// returns the zero Matrix if Backward will not need it, as without maxima.
 func (s *sage) found(in *Input) compute.Matrix {
-	if !in.Gradient {
+	if !in.Gradient || s.how != compute.ReduceMax {
 		return compute.Matrix{}
 	}
 	return s.arg.matrix(in.Destinations, s.in)
@@ -131,6 +144,10 @@ func (s *sage) found(in *Input) compute.Matrix {
 func (s *sage) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	if len(in.Shares) > 0 {
 		sharesBackward(s.dev, dx.Matrix, dy, y, s.dbias, epilogue)
+		return
+	}
+	if s.joined != nil {
+		s.joined.backward(s, dx, dy, y, in, epilogue)
 		return
 	}
 	s.dev.DenseBackward(compute.DenseGradients{W: s.dneigh, Bias: s.dbias, W2: s.dself}, dy, y,
@@ -156,3 +173,6 @@ func (s *sage) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue 
 }
 
 func (s *sage) addsOwn() {}
+
+// joinsOwn implements joinsOwn.
+func (s *sage) joinsOwn() bool { return s.joined != nil }

@@ -42,7 +42,9 @@ func composePushPull(s *Strategy) error {
 	}
 	rank, ranks := o.Comm.Rank(), o.Comm.Size()
 	sums := &columnSums{columns: columns, shares: make([]compute.Matrix, ranks)}
-	rows := &columnRows{assembly: assembly{s.needs, s.layers, s.landing}, x: o.Exchange, rank: rank,
+	needs := s.needs
+	needs.Joined = false // a share multiplies each by itself
+	rows := &columnRows{assembly: assembly{needs, s.layers, s.landing}, x: o.Exchange, rank: rank,
 		ranks: ranks}
 	s.between, s.rows = Between{forward: sums.forward, weigh: sums.weigh, carries: sums}, rows
 	if sums.mover, err = newMover(o, o.Comm, 0); err != nil {

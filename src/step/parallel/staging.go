@@ -307,7 +307,8 @@ func (p *stagingPool) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	in := &m.inputs
 	*in = compute.Inputs{
 		Rows: rows, Input: input.Forward, Destinations: min(input.Destinations, len(rows.Of)),
-		Own: left.Own, Reduce: left.Aggregate, Sources: left.Sources, Exact: p.exact,
+		Own: left.Own, Reduce: left.Aggregate, Sources: left.Sources, Joined: left.Joined,
+		Exact:    p.exact,
 		Labels:   b.Labels,
 		Types:    in.Types[:0],
 		Segments: append(in.Segments[:0], p.steady...), Vertices: in.Vertices[:0],

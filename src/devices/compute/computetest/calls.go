@@ -81,10 +81,13 @@ func (l *Layer) Inputs() *compute.Inputs {
 		Labels: l.Targets}
 }
 
-// Calls returns at least one call of every kernel, on arrays that it makes.
+// Calls returns at least one call of every kernel of the device, on arrays that it makes.
 func (l *Layer) Calls() (all []Call) {
 	for _, f := range families {
 		all = append(all, f.calls(l)...)
+	}
+	if k := l.dev.Capabilities().Pairs; k != nil {
+		all = append(all, l.pairCalls(k)...)
 	}
 	return all
 }

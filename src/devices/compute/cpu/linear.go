@@ -69,7 +69,7 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 // of this one.
 func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
 	p := product{y, x, w.Data, blas.Trans, w.Cols, which, add}
-	d.multiplies(x)
+	d.multipliesBy(w, x)
 	switch {
 	case d.rounding != nil:
 		d.rounding.keep(which, whole(w, blas.Trans))
@@ -87,6 +87,14 @@ func (d *Device) multiplies(x compute.Matrix) {
 		panic(fmt.Sprintf("compute: factor %v is not of float32, but the device multiplies %s "+
 			"factors", x, d.precision))
 	}
+}
+
+// multipliesBy panics if weights are of bfloat16, or if multiplies does.
+func (d *Device) multipliesBy(w, x compute.Matrix) {
+	if w.BF16 != nil {
+		panic(fmt.Sprintf("compute: weights %v are not of float32", w))
+	}
+	d.multiplies(x)
 }
 
 func (a *product) tile(d *Device, lo, hi int) {
@@ -116,7 +124,7 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 
 // input prepares dx = dy w.
 func (d *Device) input(dx, dy, w compute.Matrix, add bool) product {
-	d.multiplies(dy)
+	d.multipliesBy(w, dy)
 	if d.rounding != nil {
 		d.rounding.keep(0, whole(w, blas.NoTrans))
 	}

@@ -16,7 +16,7 @@ var (
 // ReLU implements compute.Device.
 func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
 	defer d.probe.Start(compute.CheckReLU(y, p, vertices)).Done()
-	d.epilogue("ReLU", y, y, nil, nil, compute.Epilogue{Activation: compute.ActivateReLU, P: p,
+	d.epilogue("ReLU", y, y, nil, compute.Epilogue{Activation: compute.ActivateReLU, P: p,
 		Key: key, Vertices: vertices})
 }
 
@@ -30,7 +30,7 @@ func (d *Device) ReLUBackward(dy, y compute.Matrix, p float32) {
 // ELU implements compute.Device.
 func (d *Device) ELU(y compute.Matrix, p float32, key compute.DropoutKey, vertices []int32) {
 	defer d.probe.Start(compute.CheckELU(y, p, vertices)).Done()
-	d.epilogue("ELU", y, y, nil, nil, compute.Epilogue{Activation: compute.ActivateELU, P: p, Key: key,
+	d.epilogue("ELU", y, y, nil, compute.Epilogue{Activation: compute.ActivateELU, P: p, Key: key,
 		Vertices: vertices})
 }
 
@@ -42,12 +42,16 @@ func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.Dropou
 		P: p, Key: key, Vertices: vertices})
 }
 
-// epilogue sets y = e(x + bias + second): bias and second are nil for none, and y may be x.
-func (d *Device) epilogue(kernel string, y, x compute.Matrix, bias, second []float32,
-	e compute.Epilogue) {
+// epilogue sets y = e(x + bias): bias is nil for none, and y may be x.
+func (d *Device) epilogue(kernel string, y, x compute.Matrix, bias []float32, e compute.Epilogue) {
+	d.follow(kernel, y, x, bias, d.cEpilogue(e))
+}
+
+// follow is epilogue with an epilogue as kernels take it.
+func (d *Device) follow(kernel string, y, x compute.Matrix, bias []float32,
+	then C.halognn_cuda_then) {
 	rows, cols := size(y)
-	must(kernel, C.gpu_epilogue(d.c, matrix(y), rows, cols, float(x.Data), float(bias),
-		float(second), d.cEpilogue(e)))
+	must(kernel, C.gpu_epilogue(d.c, matrix(y), rows, cols, float(x.Data), float(bias), then))
 }
 
 // epilogueBackward turns dy into the gradient of the epilogue's input, in place, and sets db to the
@@ -78,14 +82,20 @@ func (d *Device) rounds(rounded bool) C.int {
 
 // complete sets y to the rows x, completed, in launches of its own. y may be x.
 func (d *Device) complete(kernel string, y, x compute.Matrix, c compute.Completion) {
-	n, of := c.Own.Rows, compute.Epilogue{Rounded: c.Rounded}
+	d.completeBy(kernel, y, x, matrix(c.Own), c.Own.Rows, c.Rounded)
+}
+
+// completeBy is complete with n own rows, of any stride.
+func (d *Device) completeBy(kernel string, y, x compute.Matrix, own C.halognn_cuda_matrix, n int,
+	rounded bool) {
+	then := C.halognn_cuda_then{scale: 1, dropped: d.rounds(rounded)}
 	if n > 0 {
-		own := of
-		own.Add = c.Own
-		d.epilogue(kernel, y.RowsAt(0, n), x.RowsAt(0, n), nil, nil, own)
+		first := then
+		first.add = own
+		d.follow(kernel, y.RowsAt(0, n), x.RowsAt(0, n), nil, first)
 	}
-	if d.rounds(c.Rounded) > 0 || matrix(y) != matrix(x) {
-		d.epilogue(kernel, y.RowsAt(n, y.Rows), x.RowsAt(n, x.Rows), nil, nil, of)
+	if then.dropped > 0 || matrix(y) != matrix(x) {
+		d.follow(kernel, y.RowsAt(n, y.Rows), x.RowsAt(n, x.Rows), nil, then)
 	}
 }
 

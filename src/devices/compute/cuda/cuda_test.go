@@ -7,7 +7,6 @@ package cuda
 
 import (
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -46,55 +45,6 @@ func hostOf(t testing.TB) compute.Host {
 func TestBackend(t *testing.T) {
 	library(t)
 	computetest.Run(t, func() compute.Device { return openIn(t, true) }, hostOf(t))
-	leaksNothing(t)
-}
-
-// Two products together give the numbers of products made one by one. All are integers, whose sums
-// are exact in any order.
-func TestTwoProducts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short")
-	}
-	for _, s := range []struct{ rows, in, out int }{{515, 384, 343}, {2*512 + 3, 1, 1}} {
-		d, err := Open(Options{Memory: 3 * arenaBytes, Library: library(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		matrix := func(rows, cols, seed int) compute.Matrix {
-			host := make([]float32, rows*cols)
-			for i := range host {
-				host[i] = float32((i*seed+i/11)%7 - 3)
-			}
-			data, err := d.Alloc(len(host))
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.Upload(data, host)
-			return compute.Matrix{Rows: rows, Cols: cols, Data: data}
-		}
-		a := compute.Dense{X: matrix(s.rows, s.in, 3), X2: matrix(s.rows, s.in, 5),
-			W: matrix(s.out, s.in, 1), W2: matrix(s.out, s.in, 2), Bias: matrix(1, s.out, 1).Data}
-		gradients := func() compute.DenseGradients {
-			return compute.DenseGradients{W: matrix(s.out, s.in, 1), W2: matrix(s.out, s.in, 1),
-				Bias: matrix(1, s.out, 1).Data}
-		}
-		got, want, dy := gradients(), gradients(), matrix(s.rows, s.out, 4)
-		d.DenseBackward(got, dy, compute.Matrix{}, a)
-		compute.DenseBackwardInParts(d, want, dy, compute.Matrix{}, a)
-		d.Settle()
-		for name, pair := range map[string][2][]float32{"first": {got.W.Data, want.W.Data},
-			"second": {got.W2.Data, want.W2.Data}, "bias": {got.Bias, want.Bias}} {
-			two, one := make([]float32, len(pair[0])), make([]float32, len(pair[0]))
-			d.Download(two, pair[0])
-			d.Download(one, pair[1])
-			if !slices.Equal(two, one) {
-				t.Errorf("%v: the %s gradient is not that of a product alone", s, name)
-			}
-		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	}
 	leaksNothing(t)
 }
 
@@ -155,6 +105,28 @@ func TestStored(t *testing.T) {
 			if p.Stored() == compute.BF16s {
 				computetest.Stored(t, at)
 			}
+		})
+	}
+	leaksNothing(t)
+}
+
+// Pairs have the bits of their halves, and their product is the sum of two.
+func TestPairs(t *testing.T) {
+	race.Alone(t)
+	library(t)
+	defer schedule(0)
+	for _, p := range []compute.Precision{compute.PrecisionFloat32, compute.PrecisionBF16,
+		compute.PrecisionTF32} {
+		t.Run(string(p), func(t *testing.T) {
+			computetest.Pairs(t, func() compute.Device {
+				d, err := Open(Options{Memory: 4 * arenaBytes, Library: library(t), Apart: true,
+					Precision: p})
+				if err != nil {
+					t.Fatal(err)
+				}
+				schedule(5)
+				return d
+			})
 		})
 	}
 	leaksNothing(t)

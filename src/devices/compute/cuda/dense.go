@@ -2,64 +2,38 @@
 
 package cuda
 
-import (
-	"unsafe"
+import "halognn/src/devices/compute"
 
-	"halognn/src/devices/compute"
-)
-
-// Dense implements compute.Device. Two products of one shape are one launch. The epilogue is
-// another, which also adds the products, in the order of the parts, and stores the result.
+// Dense implements compute.Device. The epilogue is a launch of its own, which also adds a single
+// bias, and stores the result.
 func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDense(y, a)).Done()
-	two := a.X2.Cols > 0 && a.X2.Cols == a.X.Cols
-	bias, sum, second, wide := a.Bias, y, compute.Matrix{}, 0
-	if y.BF16 != nil {
-		wide++
-	}
-	if two {
-		wide++
-	}
-	room := d.wide(y, wide)
-	if y.BF16 != nil {
-		sum, room = room[0], room[1:]
-	}
-	if two {
-		second = room[0]
-	}
-	switch {
-	case a.X2.Cols == 0:
-		d.MatMul(sum, a.X, a.W, false)
-	case two:
-		d.matMulTwo("Dense", sum, second, a.X, a.X2, a.W, a.W2)
-	default:
-		d.MatMul(sum, a.X, a.W, false)
+	bias, sum := a.Bias, d.whole(y)
+	d.MatMul(sum, a.X, a.W, false)
+	if a.X2.Cols > 0 {
 		if bias != nil {
 			d.AddBias(sum, bias)
 			bias = nil
 		}
 		d.MatMul(sum, a.X2, a.W2, true)
 	}
-	if bias != nil || two || y.BF16 != nil || a.Epilogue.Add.Cols > 0 ||
+	if bias != nil || y.BF16 != nil || a.Epilogue.Add.Cols > 0 ||
 		d.rounds(a.Epilogue.Rounded) > 0 || a.Epilogue.Activation != compute.NoActivation {
-		d.epilogue("Dense", y, sum, bias, second.Data, a.Epilogue)
+		d.epilogue("Dense", y, sum, bias, a.Epilogue)
 	}
 }
 
-// wide returns room for results of the shape of y, of float32, until its next call.
-func (d *Device) wide(y compute.Matrix, count int) []compute.Matrix {
+// whole returns where a kernel makes the rows y before they are complete: y, or room of float32
+// until its next call.
+func (d *Device) whole(y compute.Matrix) compute.Matrix {
+	if y.BF16 == nil {
+		return y
+	}
 	n := y.Rows * y.Cols
-	each := (max(1, 4*n) + alignment - 1) / alignment * alignment
-	if err := d.reserve(&d.product, count*each, useScratch); err != nil {
+	if err := d.reserve(&d.product, max(1, 4*n), useScratch); err != nil {
 		panic(err)
 	}
-	d.results = d.results[:0]
-	for i := range count {
-		p := (*float32)(unsafe.Add(d.product.p, i*each))
-		d.results = append(d.results,
-			compute.Matrix{Rows: y.Rows, Cols: y.Cols, Data: unsafe.Slice(p, n)})
-	}
-	return d.results
+	return d.product.matrix(compute.Float32s, y.Rows, y.Cols)
 }
 
 // DenseBackward implements compute.Device. The gradient of the bias is made where the epilogue
@@ -73,15 +47,9 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 		d.epilogueBackward("DenseBackward", g.Bias, dy, y, a.Epilogue)
 		g.Bias = nil
 	}
-	first := compute.DenseGradients{W: g.W, Bias: g.Bias}
-	switch {
-	case a.X2.Cols == 0:
-		d.weights("DenseBackward", first, dy, a.X, compute.Matrix{})
-	case a.X2.Cols == a.X.Cols:
-		d.weights("DenseBackward", g, dy, a.X, a.X2)
-	default:
-		d.weights("DenseBackward", first, dy, a.X, compute.Matrix{})
-		d.weights("DenseBackward", compute.DenseGradients{W: g.W2}, dy, a.X2, compute.Matrix{})
+	d.weights("DenseBackward", g.W, g.Bias, dy, a.X)
+	if a.X2.Cols > 0 {
+		d.weights("DenseBackward", g.W2, nil, dy, a.X2)
 	}
 }
 
@@ -93,14 +61,6 @@ func (d *Device) DenseInput(dx, dy, w compute.Matrix, c compute.Completion) {
 	d.complete("DenseInput", dx, sum, c)
 }
 
-// whole returns where a kernel makes the rows y before they are complete: y, or room of float32.
-func (d *Device) whole(y compute.Matrix) compute.Matrix {
-	if y.BF16 == nil {
-		return y
-	}
-	return d.wide(y, 1)[0]
-}
-
 // Round implements compute.Device.
 func (d *Device) Round(y, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckRound(y, x)).Done()
@@ -110,7 +70,7 @@ func (d *Device) Round(y, x compute.Matrix) {
 // Finish implements compute.Device.
 func (d *Device) Finish(y, x compute.Matrix, b []float32, epilogue compute.Epilogue) {
 	defer d.probe.Start(compute.CheckFinish(y, x, b, epilogue)).Done()
-	d.epilogue("Finish", y, x, b, nil, epilogue)
+	d.epilogue("Finish", y, x, b, epilogue)
 }
 
 // FinishBackward implements compute.Device.

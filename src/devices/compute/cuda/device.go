@@ -30,8 +30,7 @@ type Device struct {
 	base  unsafe.Pointer // address of the arena
 
 	loose     buffer               // host arrays of one call that were not sent
-	product   buffer               // rows before they are complete, and a second product
-	results   []compute.Matrix     // what lies in product
+	product   buffer               // rows before they are complete
 	sums      buffer               // partial sums that Settle completes
 	leftBytes int                  // number of bytes of sums that are in use
 	leftCalls int                  // number of calls that use them
@@ -42,7 +41,8 @@ type Device struct {
 	// the description of rows that kernels get; not in the Go heap, and not made anew each time
 	scattered         *C.halognn_cuda_rows
 	queuedLoss        *C.halognn_cuda_queued_loss
-	own, reduced, all buffer // rows of the open staging buffer, gathered
+	joinings          [C.HALOGNN_JOININGS]C.halognn_cuda_joining // arguments of a kernel
+	own, reduced, all buffer                                     // rows of the open staging buffer, gathered
 	// the staging buffer whose host arrays kernels find on the device; nil if none is open
 	open     *stagingBuffer
 	resident residence
@@ -187,7 +187,7 @@ func (d *Device) Name() string { return d.name }
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
 	return compute.Capabilities{Precision: d.precision, Stores: d.stored(), Accelerator: d, Peer: d,
-		NewStopwatch: d.NewStopwatch}
+		Pairs: d, NewStopwatch: d.NewStopwatch}
 }
 
 // Watch implements compute.Device.

@@ -15,18 +15,9 @@ import (
 func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMul(y, x, w, add)).Done()
 	r, f := size(x)
-	d.lendFactors("MatMul", [4]compute.Matrix{x, w}, func(rounded unsafe.Pointer) C.int {
-		return C.gpu_matmul(d.c, float(y.Data), matrix(x), float(w.Data), r, f,
-			C.int64_t(w.Rows), cBool(add), rounded, d.dropped())
-	})
-}
-
-// matMulTwo sets y = x wᵀ and y2 = x2 w2ᵀ, products of one shape, in one launch.
-func (d *Device) matMulTwo(kernel string, y, y2, x, x2, w, w2 compute.Matrix) {
-	r, f := size(x)
-	d.lendFactors(kernel, [4]compute.Matrix{x, x2, w, w2}, func(rounded unsafe.Pointer) C.int {
-		return C.gpu_matmul_two(d.c, float(y.Data), float(y2.Data), matrix(x), matrix(x2),
-			float(w.Data), float(w2.Data), r, f, C.int64_t(w.Rows), rounded, d.dropped())
+	d.lendFactors("MatMul", x, w, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul(d.c, float(y.Data), matrix(x), matrix(w), r, f, C.int64_t(w.Rows),
+			cBool(add), rounded, d.dropped())
 	})
 }
 
@@ -34,8 +25,8 @@ func (d *Device) matMulTwo(kernel string, y, y2, x, x2, w, w2 compute.Matrix) {
 func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 	defer d.probe.Start(compute.CheckMatMulInput(dx, dy, w, add)).Done()
 	r, f := size(dx)
-	d.lendFactors("MatMulInput", [4]compute.Matrix{dy, w}, func(rounded unsafe.Pointer) C.int {
-		return C.gpu_matmul_input(d.c, float(dx.Data), matrix(dy), float(w.Data), r, f,
+	d.lendFactors("MatMulInput", dy, w, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul_input(d.c, float(dx.Data), matrix(dy), matrix(w), r, f,
 			C.int64_t(w.Rows), cBool(add), rounded, d.dropped())
 	})
 }
@@ -43,21 +34,19 @@ func (d *Device) MatMulInput(dx, dy, w compute.Matrix, add bool) {
 // MatMulWeights implements compute.Device.
 func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	defer d.probe.Start(compute.CheckMatMulWeights(dw, dy, x)).Done()
-	d.weights("MatMulWeights", compute.DenseGradients{W: dw}, dy, x, compute.Matrix{})
+	d.weights("MatMulWeights", dw, nil, dy, x)
 }
 
-// weights sets g.W = dyᵀ x and, where they are present, g.W2 = dyᵀ x2, of the same shape, and
-// leaves g.Bias, the sum of the rows of dy, to Settle.
-func (d *Device) weights(kernel string, g compute.DenseGradients, dy, x, x2 compute.Matrix) {
+// weights sets dw = dyᵀ x, and leaves db, the sum of the rows of dy unless it is nil, to Settle.
+func (d *Device) weights(kernel string, dw compute.Matrix, db []float32, dy, x compute.Matrix) {
 	r, f := size(x)
 	var left *C.float
-	if len(g.Bias) > 0 {
-		left = d.left(x.Rows, len(g.Bias))
+	if len(db) > 0 {
+		left = d.left(x.Rows, len(db))
 	}
-	d.lendFactors(kernel, [4]compute.Matrix{dy, x, x2}, func(rounded unsafe.Pointer) C.int {
-		return C.gpu_matmul_weights(d.c, float(g.W.Data), float(g.W2.Data), float(g.Bias),
-			matrix(dy), matrix(x), matrix(x2), r, f, C.int64_t(g.W.Rows), left, rounded,
-			d.dropped())
+	d.lendFactors(kernel, dy, x, func(rounded unsafe.Pointer) C.int {
+		return C.gpu_matmul_weights(d.c, float(dw.Data), float(db), matrix(dy), matrix(x), r, f,
+			C.int64_t(dw.Rows), left, rounded, d.dropped())
 	})
 }
 
@@ -94,7 +83,7 @@ func (d *Device) left(rows, n int) *C.float {
 
 // lendFactors lends room for the rounded copies of a product's factors of float32; nil if none are
 // made.
-func (d *Device) lendFactors(kernel string, all [4]compute.Matrix,
+func (d *Device) lendFactors(kernel string, a, b compute.Matrix,
 	launch func(unsafe.Pointer) C.int) {
 	bytes := d.precision.FactorBytes()
 	if bytes == 0 {
@@ -103,7 +92,7 @@ func (d *Device) lendFactors(kernel string, all [4]compute.Matrix,
 	}
 	const align = C.HALOGNN_FACTOR_ALIGN
 	n := 0
-	for _, m := range all {
+	for _, m := range [2]compute.Matrix{a, b} {
 		if m.BF16 == nil {
 			n += (m.Rows*m.Cols + align - 1) / align * align
 		}
@@ -117,7 +106,7 @@ func (d *Device) dropped() C.int { return C.int(d.precision.Dropped()) }
 // AddBias implements compute.Device.
 func (d *Device) AddBias(y compute.Matrix, b []float32) {
 	defer d.probe.Start(compute.CheckAddBias(y, b)).Done()
-	d.epilogue("AddBias", y, y, b, nil, compute.Epilogue{})
+	d.epilogue("AddBias", y, y, b, compute.Epilogue{})
 }
 
 // ColumnSum implements compute.Device.

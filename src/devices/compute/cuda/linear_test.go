@@ -19,11 +19,10 @@ func TestArithmeticIsRestored(t *testing.T) {
 	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
 		d := openRounding(t, p, false)
 		x := placed(t, d, 4, 4, slices.Repeat([]float32{1}, 16))
-		y, y2 := placed(t, d, 4, 4, make([]float32, 16)), placed(t, d, 4, 4, make([]float32, 16))
+		y := placed(t, d, 4, 4, make([]float32, 16))
 		for _, by := range []compute.Precision{p, compute.PrecisionFloat32, p, compute.PrecisionFloat32} {
 			d.precision = by
 			d.MatMul(y, x, x, false)
-			d.matMulTwo("two", y, y2, x, x, x, x)
 		}
 		if got := d.read(y.Data); got[5] != 4 {
 			t.Errorf("%s: %v", p, got)
@@ -119,41 +118,47 @@ func TestManyChunks(t *testing.T) {
 	leaksNothing(t)
 }
 
-// Rows that are stored in bfloat16 are factors as they are: of a layer's products the forward ones
-// round the weights alone, and those of the weights' gradients round nothing.
+// Rows that are stored in bfloat16 are factors as they are, and so are weights: nothing is rounded
+// but factors of float32.
 func TestStoredRowsAreNotRounded(t *testing.T) {
 	d := openRounding(t, compute.PrecisionBF16, false)
 	const rows, in, out = 3000, 64, 32
-	narrow := func(cols int) compute.Matrix {
+	narrow := func(rows, cols int) compute.Matrix {
 		all, err := d.Alloc(compute.BF16s.Floats(rows * cols))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return compute.BF16s.In(all, rows, cols)
 	}
-	weights := func() compute.Matrix { return placed(t, d, out, in, make([]float32, out*in)) }
-	a := compute.Dense{X: narrow(in), W: weights(), X2: narrow(in), W2: weights(),
+	wide := placed(t, d, out, in, make([]float32, out*in))
+	a := compute.Dense{X: narrow(rows, in), W: narrow(out, in),
 		Bias:     placed(t, d, 1, out, make([]float32, out)).Data,
 		Epilogue: compute.Epilogue{Activation: compute.ActivateReLU, Rounded: true}}
-	y, dy := narrow(out), narrow(out)
-	g := compute.DenseGradients{W: weights(), W2: weights(),
-		Bias: placed(t, d, 1, out, make([]float32, out)).Data}
+	y, dy := narrow(rows, out), narrow(rows, out)
+	g := compute.DenseGradients{W: wide, Bias: placed(t, d, 1, out, make([]float32, out)).Data}
+	dx := placed(t, d, rows, in, make([]float32, rows*in))
 	counts := func(name string, run func(), want map[string]int) {
 		t.Helper()
-		run() // tables and scratch are made
+		run() // scratch is made
 		Launches()
 		run()
 		if got := Launches(); got != nil && !maps.Equal(got, want) {
 			t.Errorf("%s launches %v, want %v", name, got, want)
 		}
 	}
-	counts("forward", func() { d.Dense(y, a) },
+	by := a
+	by.W = wide
+	counts("forward by weights of float32", func() { d.Dense(y, by) },
 		map[string]int{"gemm/round_kernel": 1, "cublas/product": 1, "relu/epilogue_kernel": 1})
-	if n := d.rounded.bytes; n != 2*2*in*out {
+	if n := d.rounded.bytes; n != 2*in*out {
 		t.Errorf("%d bytes of factors are rounded, want those of the weights", n)
 	}
+	counts("forward", func() { d.Dense(y, a) },
+		map[string]int{"cublas/product": 1, "relu/epilogue_kernel": 1})
 	counts("backward", func() { d.DenseBackward(g, dy, y, a) },
-		map[string]int{"cublas/product": 2, "relu/bias_backward_kernel": 1})
+		map[string]int{"cublas/product": 1, "relu/bias_backward_kernel": 1})
+	counts("the gradient of rows", func() { d.MatMulInput(dx, dy, a.W, false) },
+		map[string]int{"cublas/product": 1})
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}

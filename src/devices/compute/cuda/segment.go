@@ -30,8 +30,7 @@ func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed comp
 	indices := d.indices("SegmentMeanBackward", transposed, dout.Rows)
 	rows, cols := size(dh.RowsAt(0, transposed.Len()))
 	must("SegmentMeanBackward", C.gpu_segment_mean_backward(d.c, matrix(dh), rows, cols, indptr,
-		indices, degrees, float(dout.Data), matrix(c.Own), C.int64_t(c.Own.Rows),
-		d.rounds(c.Rounded)))
+		indices, degrees, matrix(dout), matrix(c.Own), C.int64_t(c.Own.Rows), d.rounds(c.Rounded)))
 	d.zero(dh.RowsAt(transposed.Len(), dh.Rows))
 }
 
@@ -56,7 +55,7 @@ func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segmen
 	sum := d.whole(first)
 	rows, cols := size(first)
 	must("SegmentMaxBackward", C.gpu_segment_max_backward(d.c, float(sum.Data), rows, cols, 0,
-		indptr, indices, bits(arg.Data), float(dout.Data)))
+		indptr, indices, bits(arg.Data), matrix(dout)))
 	d.complete("SegmentMaxBackward", first, sum, c)
 	d.zero(dh.RowsAt(transposed.Len(), dh.Rows))
 }

@@ -47,6 +47,7 @@ type stagingBuffer struct {
 	taken        bool           // the event read has been recorded
 
 	own, all                       bool // which matrices are wanted
+	joined                         bool // Joined of the inputs
 	reduce                         compute.Reduction
 	weighted, counted, scaled      bool
 	destinations, frontier, cols   int
@@ -158,6 +159,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations,
 		in.Rows.Cols
 	b.madeInStep = in.MadeInStep
+	b.joined = in.Joined && in.Own && in.Reduce != compute.NoReduction
 	b.weighted, b.counted, b.scaled = in.EdgeWeights != nil, in.Input.Counts != nil,
 		in.Rows.Scale != nil
 	reduced := boolInt(in.Reduce != compute.NoReduction)
@@ -463,9 +465,25 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 		}
 		return m
 	}
-	return at(b.own, b.ownAt, b.destinations),
-		at(b.reduce != compute.NoReduction, b.reducedAt, b.destinations),
-		at(b.all, b.allAt, b.frontier), nil
+	own, all = at(b.own, b.ownAt, b.destinations), at(b.all, b.allAt, b.frontier)
+	reduced = at(b.reduce != compute.NoReduction, b.reducedAt, b.destinations)
+	if !b.joined {
+		return own, reduced, all, nil
+	}
+	pair, err := b.made(&d.reduced, b.destinations, 2*b.cols)
+	if err == nil {
+		d.Join(compute.Joining{Pair: pair, A: own, B: reduced})
+	}
+	return compute.Matrix{}, pair, all, err
+}
+
+// made returns room in a buffer of the device for a matrix made of rows.
+func (b *stagingBuffer) made(r *buffer, rows, cols int) (compute.Matrix, error) {
+	of := b.stored()
+	if err := b.d.reserve(r, max(1, of.Floats(rows*cols))*4, useInputs); err != nil {
+		return compute.Matrix{}, err
+	}
+	return r.matrix(of, rows, cols), nil
 }
 
 // stored returns the type in which the device stores rows, and in which the host makes them.
@@ -504,19 +522,25 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	if b.held != nil && b.held.p != nil {
 		rows.tables[heldTable] = b.held.p
 	}
-	at := func(wanted bool, r *buffer, n int) (m compute.Matrix) {
+	at := func(wanted bool, r *buffer, n, cols int) (m compute.Matrix) {
 		if wanted && err == nil {
-			of := b.stored()
-			if err = d.reserve(r, max(1, of.Floats(n*b.cols))*4, useInputs); err == nil {
-				m = r.matrix(of, n, b.cols)
-			}
+			m, err = b.made(r, n, cols)
 		}
 		return m
 	}
-	own, all = at(b.own, &d.own, b.destinations), at(b.all, &d.all, b.frontier)
-	reduced = at(b.reduce != compute.NoReduction, &d.reduced, b.destinations)
+	width := b.cols
+	if b.joined {
+		width *= 2
+	}
+	own, all = at(b.own && !b.joined, &d.own, b.destinations, b.cols),
+		at(b.all, &d.all, b.frontier, b.cols)
+	reduced = at(b.reduce != compute.NoReduction, &d.reduced, b.destinations, width)
 	if err != nil {
 		return own, reduced, all, err
+	}
+	to, copied := matrix(reduced), matrix(own)
+	if b.joined {
+		to, copied = half(reduced, 1), half(reduced, 0)
 	}
 	if b.own && b.reduce == compute.NoReduction {
 		must("gathering rows", C.gpu_gather_rows(d.c, matrix(own), C.int64_t(own.Rows), cols,
@@ -540,7 +564,7 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 				weights = last.weights
 			}
 		}
-		must("reducing rows", C.gpu_segment_rows(d.c, matrix(reduced), matrix(own),
+		must("reducing rows", C.gpu_segment_rows(d.c, to, copied,
 			C.int64_t(reduced.Rows), cols, indptr, indices, C.int(b.reduce), counts, weights, rows))
 	}
 	if b.all {

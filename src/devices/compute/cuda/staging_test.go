@@ -142,6 +142,12 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 		if it.in.Exact {
 			p = compute.PrecisionFloat32
 		}
+		if it.in.Joined && it.in.Own && it.in.Reduce != compute.NoReduction {
+			if own.Cols > 0 || reduced.Cols != 2*cols {
+				t.Errorf("own rows %v lie beside reductions %v", own, reduced)
+			}
+			own, reduced = halves(t, d, reduced)
+		}
 		same(t, d, p, "own", own, it.in.Own,
 			func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, it.in.Destinations,
 			cols)
@@ -168,7 +174,7 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 	for i := range 12 {
 		in, _ := randomInputs(random, cols, dtype)
 		in.Rows.Tables = tables
-		in.Exact = i%3 == 1
+		in.Exact, in.Joined = i%3 == 1, random.IntN(2) == 0
 		in.Own, in.Reduce, in.Sources = i%4 != 3, compute.Reduction(i/4+1), i%4 == 3
 		if i%4 == 2 {
 			in.Reduce = compute.NoReduction
@@ -209,6 +215,33 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// halves returns copies of the halves of a pair.
+func halves(t *testing.T, d *Device, pair compute.Matrix) (first, second compute.Matrix) {
+	t.Helper()
+	var scratch []float32
+	defer func() { mem.Free(scratch) }()
+	rows, cols := pair.Rows, pair.Cols/2
+	host, of := make([]float32, rows*pair.Cols), make([]float32, rows*cols)
+	compute.Load(d, host, pair, &scratch)
+	half := func(k int) compute.Matrix {
+		memory, err := d.Alloc(max(1, pair.Elements().Floats(rows*cols)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range rows {
+			copy(of[r*cols:(r+1)*cols], host[r*pair.Cols+k*cols:])
+		}
+		m := pair.Elements().In(memory, rows, cols)
+		if m.BF16 == nil {
+			d.Upload(m.Data, of)
+		} else {
+			compute.Store(d, m, of, &scratch)
+		}
+		return m
+	}
+	return half(0), half(1)
 }
 
 // testMapping maps a share of the tables in one way and checks the report.

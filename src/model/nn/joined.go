@@ -1,0 +1,113 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+
+	"halognn/src/devices/compute"
+)
+
+// joined is how SAGE computes on a device with compute.PairKernels: with one product forward, and
+// two backward.
+//
+//	x_i = [own_i | agg_i]                      x  [D,2*in]
+//	y_i = x_i [Wself | Wneigh]ᵀ + b            w  [out,2*in], made once a step
+type joined struct {
+	compute.PairKernels
+	rows, drows, w, dw *buffer
+	x                  compute.Matrix // x of the last forward pass
+	one                [1]compute.Joining
+	fresh              bool // w is that of this step
+}
+
+// newJoined returns nil for a device without such kernels.
+func newJoined(s *store) *joined {
+	pairs := compute.CapabilitiesOf(s.dev).Pairs
+	if pairs == nil {
+		return nil
+	}
+	return &joined{PairKernels: pairs, rows: s.rows(), w: s.rows(), drows: s.buffer(),
+		dw: s.buffer()}
+}
+
+func (j *joined) reserve(s *sage, in *Input) error {
+	n, weights := in.Destinations*2*s.in, s.out*2*s.in
+	err := j.w.reserve(weights)
+	if in.Aggregate.Cols != 2*s.in {
+		err = errors.Join(err, j.rows.reserve(n))
+	}
+	if in.Train {
+		err = errors.Join(err, j.dw.reserve(weights))
+	}
+	if in.Gradient {
+		err = errors.Join(err, j.drows.reserve(n))
+	}
+	return err
+}
+
+// join makes one pair, without memory of the heap.
+func (j *joined) join(pair compute.Joining) {
+	j.one[0] = pair
+	j.Join(j.one[:]...)
+}
+
+// dense returns the linear map of x.
+func (j *joined) dense(s *sage, epilogue compute.Epilogue) compute.Dense {
+	return compute.Dense{X: j.x, W: j.weights(s).Pair, Bias: s.bias, Epilogue: epilogue}
+}
+
+// weights returns how w is made.
+func (j *joined) weights(s *sage) compute.Joining {
+	return compute.Joining{Pair: j.w.matrix(s.out, 2*s.in), A: s.self, B: s.neigh}
+}
+
+// joinWeights makes the pairs of the weights of all layers for a step, in one launch. It fails only
+// if device memory runs out.
+func (m *Model) joinWeights() error {
+	m.joinings = m.joinings[:0]
+	for l := range m.stages {
+		s, is := m.stages[l].Layer.(*sage)
+		if !is || s.joined == nil {
+			return nil
+		}
+		if err := s.joined.w.reserve(s.out * 2 * s.in); err != nil {
+			return fmt.Errorf("weights of layer %d: %w", l, err)
+		}
+		m.joinings, s.joined.fresh = append(m.joinings, s.joined.weights(s)), true
+	}
+	m.stages[0].Layer.(*sage).joined.Join(m.joinings...)
+	return nil
+}
+
+func (j *joined) forward(s *sage, y compute.Matrix, in *Input, epilogue compute.Epilogue) {
+	switch cols := in.Aggregate.Cols; {
+	case cols == 2*s.in:
+		j.x = in.Aggregate
+	case cols > 0:
+		j.x = j.rows.matrix(in.Destinations, 2*s.in)
+		j.join(compute.Joining{Pair: j.x, A: in.own(), B: in.Aggregate})
+	default:
+		j.x = j.rows.matrix(in.Destinations, 2*s.in)
+		j.SegmentJoined(j.x, s.found(in), s.reduction(), in.Hop.Forward, in.Weights, in.X)
+	}
+	if !j.fresh || !in.Train {
+		j.join(j.weights(s))
+	}
+	j.fresh = false
+	s.dev.Dense(y, j.dense(s, epilogue))
+}
+
+func (j *joined) backward(s *sage, dx *Gradient, dy, y compute.Matrix, in *Input,
+	epilogue compute.Epilogue) {
+	dw := j.dw.matrix(s.out, 2*s.in)
+	s.dev.DenseBackward(compute.DenseGradients{W: dw, Bias: s.dbias}, dy, y, j.dense(s, epilogue))
+	j.Part(s.dself, s.dneigh, dw)
+	if !in.Gradient {
+		return
+	}
+	drows := j.drows.matrix(in.Destinations, 2*s.in)
+	s.dev.MatMulInput(drows, dy, j.weights(s).Pair, false)
+	dx.addTerms(s.dev, drows)
+	j.SegmentJoinedBackward(dx.Matrix, s.reduction(), in.Hop.Forward, in.Transposed,
+		in.TransposedWeights, s.found(in), drows, dx.rounded)
+}
