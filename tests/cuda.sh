@@ -26,7 +26,7 @@ if [ -e "$asan" ]; then
       LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
       ../../../../build/cuda-emulated-sanitize/cuda.test -test.timeout 20m \
       -test.run \
-      '^(TestBackend|TestStaging|TestDownloads|TestRowRates|TestMapRowsOfFiles|TestLinks|TestAnyThread)$/(product|groups|bias|finish|relu|batchnorm|segment|adam|sgd|seed=1)|^TestBackend$/^dense$/^two'
+      '^(TestBackend|TestStaging|TestDownloads|TestRowRates|TestMapRowsOfFiles|TestLinks|TestAnyThread)$/(product|groups|bias|finish|relu|batchnorm|segment|adam|sgd|seed=1)|^TestBackend$/^dense$/^two|^TestPairs$/^bf16$'
   )
   (
     cd src/topology/sample

@@ -16,7 +16,8 @@
 // round them first (Precision). The numbers that a backend computes do not depend on its number of
 // threads. Sums over rows are computed in chunks of ChunkRows rows, which are added in order. Sums
 // over edges are computed in edge order. The tiles of a matrix product do not depend on the number
-// of threads (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on.
+// of threads (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on,
+// only what it can do (Capabilities).
 package compute
 
 import "time"

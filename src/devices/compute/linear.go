@@ -2,8 +2,8 @@ package compute
 
 import "fmt"
 
-// LinearKernels are matrix products, biases, and their gradients. On a device with PairKernels w may
-// be of bfloat16 too.
+// LinearKernels are matrix products, biases, and their gradients. On a device with PairKernels w
+// may be of bfloat16 too.
 type LinearKernels interface {
 	// MatMul sets y = x wᵀ or, if add is set, y += x wᵀ. y [R,O], x [R,F] of float32 or bfloat16, w
 	// [O,F].

@@ -27,8 +27,11 @@ func Pairs(t *testing.T, open func() compute.Device) {
 		b := newBench(t, open(), guard)
 		k := b.dev.Capabilities().Pairs
 		s := compute.Segments{Indptr: []int64{0, 1}, Indices: []int32{0}}
-		mustPanic(t, func() { k.Join(compute.Joining{Pair: b.zeros(2, 5), A: b.zeros(2, 3), B: b.zeros(2, 3)}) })
-		mustPanic(t, func() { k.Join(compute.Joining{Pair: b.zeros(2, 5), A: b.zeros(2, 3), B: b.zeros(2, 2)}) })
+		join := func(a, of compute.Matrix) {
+			k.Join(compute.Joining{Pair: b.zeros(2, 5), A: a, B: of})
+		}
+		mustPanic(t, func() { join(b.zeros(2, 3), b.zeros(2, 3)) })
+		mustPanic(t, func() { join(b.zeros(2, 3), b.zeros(2, 2)) })
 		mustPanic(t, func() { k.Part(b.zeros(2, 3), b.zeros(2, 3), b.zeros(3, 6)) })
 		mean := compute.ReduceMean
 		none := compute.Matrix{}
@@ -126,7 +129,8 @@ func (b *bench) joinedSegments(rows, cols int) (all []result) {
 		weights, turned []float32
 	}{
 		{"mean", compute.ReduceMean, nil, nil}, {"sum", compute.ReduceSum, nil, nil},
-		{"weighted sum", compute.ReduceSum, weights, turned}, {"maximum", compute.ReduceMax, nil, nil},
+		{"weighted sum", compute.ReduceSum, weights, turned},
+		{"maximum", compute.ReduceMax, nil, nil},
 	} {
 		var arg compute.Matrix
 		if c.how == compute.ReduceMax {
@@ -222,8 +226,8 @@ func (l *Layer) pairCalls(k compute.PairKernels) []Call {
 			k.SegmentJoined(pair, none, compute.ReduceMean, l.Forward, nil, h)
 		}, 4*(edges*l.In+3*in) + forward, 0},
 		{"SegmentJoinedBackward", func() {
-			k.SegmentJoinedBackward(dh, compute.ReduceMean, l.Forward, l.Transposed, nil, none, pair,
-				false)
+			k.SegmentJoinedBackward(dh, compute.ReduceMean, l.Forward, l.Transposed, nil, none,
+				pair, false)
 		}, 4*(edges*l.In+in+back) + 16*edges + transposed, 0},
 	}
 }

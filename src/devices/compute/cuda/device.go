@@ -39,10 +39,11 @@ type Device struct {
 	precision compute.Precision    // precision of the factors
 	result    *C.halognn_cuda_loss // a loss, on the host
 	// the description of rows that kernels get; not in the Go heap, and not made anew each time
-	scattered         *C.halognn_cuda_rows
-	queuedLoss        *C.halognn_cuda_queued_loss
-	joinings          [C.HALOGNN_JOININGS]C.halognn_cuda_joining // arguments of a kernel
-	own, reduced, all buffer                                     // rows of the open staging buffer, gathered
+	scattered  *C.halognn_cuda_rows
+	queuedLoss *C.halognn_cuda_queued_loss
+	// arguments of a kernel
+	joinings          [C.HALOGNN_JOININGS]C.halognn_cuda_joining
+	own, reduced, all buffer // rows of the open staging buffer, gathered
 	// the staging buffer whose host arrays kernels find on the device; nil if none is open
 	open     *stagingBuffer
 	resident residence
