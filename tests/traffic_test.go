@@ -5,6 +5,7 @@ package tests
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"halognn/src/data/shard"
@@ -263,5 +264,47 @@ func TestNodesThatFetchAsOneUnderMPI(t *testing.T) {
 			got.Shared == 0 || (got.PeerCached > 0) != (placement == "group") {
 			t.Errorf("%s: %+v, in one process %+v", placement, got.Rows, want.Rows)
 		}
+	}
+}
+
+// So do rows of edges and learned rows, whose numbers are those of ranks that fetch for themselves,
+// and of which less crosses.
+func TestNodesShareEdgeAndLearnedRowsUnderMPI(t *testing.T) {
+	unlessShort(t)
+	t.Parallel()
+	launcher(t)
+	mag := partitioned(t, papersAlone(t, t.TempDir()), 4, "ldg", "--allow-imbalance")
+	learned := []string{"model.kind=rgcn", "model.learned=32", "cache.policy=none"}
+	for _, c := range []struct {
+		name, parts string
+		sets        []string
+	}{
+		{"learned", mag, learned},
+		{"learned, nothing ahead, sums", mag, append(learned, "pipeline.depth=0",
+			"exchange.sums=on")},
+		{"learned, sums, partitioned", mag, append(learned, "pipeline.depth=4",
+			"exchange.sums=on", "topology.kind=partitioned")},
+		{"edges", edgeParts.dir(t), []string{"model.kind=gatv2", "sample.fanouts=-1,-1",
+			"sample.batch=300", "cache.policy=vip", "cache.alpha=0.1"}},
+	} {
+		sets := append(slices.Clone(c.sets), "train.epochs=2", "run.ranks_per_node=2")
+		off := trained(t, c.parts, 4, sets...)
+		sets = append(sets, "exchange.nodes=on")
+		want, got := trained(t, c.parts, 4, sets...), trainedMPI(t, c.parts, 4, sets...)
+		sameNumbers(t, got, off)
+		sameNumbers(t, want, off)
+		if got.LearnedDigest != off.LearnedDigest || got.Shuffles != want.Shuffles ||
+			moved(got.Rows) != moved(want.Rows) || got.NodeBytes != want.NodeBytes ||
+			got.EdgeRows != want.EdgeRows || got.EdgeShared != want.EdgeShared {
+			t.Errorf("%s: %+v, in one process %+v", c.name, got.Rows, want.Rows)
+		}
+		if c.parts == mag && (got.Shuffles.Shared == 0 ||
+			got.Shuffles.Rows >= off.Shuffles.Rows || got.Shuffles.Bytes >= off.Shuffles.Bytes) ||
+			c.parts != mag && (got.EdgeShared == 0 || got.EdgeRows >= off.EdgeRows) {
+			t.Errorf("%s: nothing is saved: %+v, each rank for itself %+v", c.name, got.Rows,
+				off.Rows)
+		}
+		t.Logf("%s: %d learned bytes, else %d; %d edge rows, else %d", c.name,
+			got.Shuffles.Bytes, off.Shuffles.Bytes, got.EdgeRows, off.EdgeRows)
 	}
 }

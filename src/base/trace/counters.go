@@ -41,11 +41,11 @@ type Counters struct {
 	Early int64 `json:"early_rows"`
 	// rows received from other nodes: the two above and `fetched_rows`
 	Remote int64 `json:"remote_rows"`
-	// rows fetched in the same step for another rank of the node and passed on (`exchange.nodes`),
-	// without early ones
+	// rows that another rank of the node fetched in the same step (`exchange.nodes`), without early
+	// ones
 	Shared int64 `json:"shared_rows"`
-	// bytes within nodes for that: rows (of `fetched_rows` too), a bit or two for each, 4 for each
-	// id, 8 for each count
+	// bytes within nodes for shared rows of any kind: all rows passed on, a bit or two for each, 4
+	// for each id, 8 for each count
 	NodeBytes int64 `json:"node_bytes"`
 	// remote rows never received: their owners added them (`exchange.sums`)
 	Summed int64 `json:"summed_rows"`
@@ -60,7 +60,9 @@ type Counters struct {
 	AskedBytes int64 `json:"asked_bytes,omitzero"`
 	// rows of edge features from other nodes
 	EdgeRows int64 `json:"edge_rows"`
-	// bytes of these, and of 4 a position asked for
+	// those that another rank of the node fetched (`exchange.nodes`)
+	EdgeShared int64 `json:"shared_edge_rows"`
+	// bytes of `edge_rows`, and of 4 a position asked for
 	EdgeBytes int64 `json:"edge_bytes"`
 
 	// rows that this rank sent to others
@@ -126,7 +128,9 @@ type Shuffles struct {
 	Rows int64 `json:"shuffled_rows"`
 	// with `exchange.sums`: those that are sums of learned rows, or gradients of sums
 	Sums int64 `json:"shuffled_sums"`
-	// bytes of these; of learned rows also ids and a bit a row
+	// learned rows that another rank of the node fetched (`exchange.nodes`)
+	Shared int64 `json:"shared_learned_rows"`
+	// bytes of `shuffled_rows`; of learned rows also ids and a bit a row
 	Bytes int64 `json:"shuffle_bytes"`
 	// learned rows and sums of `shuffled_rows` that training waited for, as a step under way
 	// changed them

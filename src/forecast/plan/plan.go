@@ -316,7 +316,8 @@ func (p *planner) plan() (*Prediction, error) {
 		Asking: p.askingHops(), Group: p.groupSize(),
 		Norms: j.Model.BatchNorms(), Layers: j.Sample.Layers(), EdgeRows: j.Model.EdgeIn > 0,
 		Rated: j.Sample.Links != nil, Learned: j.Model.LearnsRows(),
-		UnderWay: j.Depth > 0, Nodes: j.FetchesAsNodes()})
+		LearnedSums: j.LearnedSums() != nil,
+		UnderWay:    j.Depth > 0, Nodes: j.FetchesAsNodes()})
 	out.MemoryRank = out.Memory.Sum()
 	out.MemoryNode = out.Memory.Node(j.RanksPerNode)
 	out.MemoryHas = p.options.Memory

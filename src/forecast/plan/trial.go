@@ -130,11 +130,18 @@ func (p *planner) openRows(t *trial, of trialOf, o *parallel.TrialOptions) (err 
 			return err
 		}
 		o.EdgeCols = j.Model.EdgeIn
+		if j.FetchesAsNodes() {
+			o.EdgeExchange.PlanNodes(j.NodeOf(), false)
+		}
 	}
 	if of.train && j.Model.LearnsRows() {
 		o.Learned.Rows = &nn.Learned{Cols: j.Model.Learned}
-		for _, x := range []**exchange.Exchange{&o.Learned.Ask, &o.Learned.Move} {
-			if *x, err = open(j.LearnedExchange(of.rank)); err != nil {
+		all := []**exchange.Exchange{&o.Learned.Ask, &o.Learned.Move}
+		if j.FetchesAsNodes() {
+			all = append(all, &o.Learned.NodesAsk, &o.Learned.NodesMove)
+		}
+		for i, x := range all {
+			if *x, err = open(j.LearnedExchange(of.rank, i >= 2)); err != nil {
 				return err
 			}
 		}

@@ -137,7 +137,7 @@ func (s *Simulation) newCounter(rank int) (*counter, error) {
 		accesses: mem.Make[uint32](int(s.shards.Vertices)), each: make([]int64,
 			s.job.Epochs*s.job.Steps())}
 	if s.job.Model.LearnsRows() {
-		x, err := s.job.LearnedExchange(rank)
+		x, err := s.job.LearnedExchange(rank, false)
 		if err != nil {
 			return c, err
 		}

@@ -42,28 +42,38 @@ func (f *Fetcher) Fetch(p *Plan, ids []graph.VertexID) error {
 
 // finish runs the stages that come after Plan or Request.
 func (f *Fetcher) finish(p *Plan) error {
-	if f.Buys() {
-		if err := f.StartWants(p).Wait(); err != nil {
+	if err := f.Ask(p); err != nil {
+		return err
+	}
+	return f.Complete(p)
+}
+
+// Ask runs the stages from Plan or Request to the requests, outside any pipeline. Collective.
+func (x *Exchange) Ask(p *Plan) error {
+	if x.Buys() {
+		if err := x.StartWants(p).Wait(); err != nil {
 			return err
 		}
-		if err := f.Unite(p); err != nil {
+		if err := x.Unite(p); err != nil {
 			return err
 		}
 	}
-	if err := f.StartAsk(p).Wait(); err != nil {
+	return x.StartAsk(p).Wait()
+}
+
+// Complete runs the stages after Ask, or those after the request of StartAsk. Collective.
+func (x *Exchange) Complete(p *Plan) error {
+	if err := x.SliceRows(p); err != nil {
 		return err
 	}
-	if err := f.SliceRows(p); err != nil {
+	if err := x.StartRows(p).Wait(); err != nil || !x.Buys() {
 		return err
 	}
-	if err := f.StartRows(p).Wait(); err != nil || !f.Buys() {
+	x.PassOn(p)
+	if err := x.StartPass(p).Wait(); err != nil {
 		return err
 	}
-	f.PassOn(p)
-	if err := f.StartPass(p).Wait(); err != nil {
-		return err
-	}
-	f.Passed(p)
+	x.Passed(p)
 	return nil
 }
 

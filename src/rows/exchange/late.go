@@ -4,6 +4,7 @@ import (
 	"halognn/src/base/mem"
 	"halognn/src/devices/compute"
 	"halognn/src/ranks/comm"
+	"halognn/src/topology/graph"
 )
 
 // Learned rows all have the same size, and training changes them. If a step that is still under way
@@ -16,6 +17,11 @@ import (
 //	early      a bit for each row, and rows with bit 0 ────────> in received; Spread moves them
 //	late       rows with bit 1 ────────────────────────────────> in received, in their places
 //	StartBack  bytes returned for the row <─────────────────────── from received
+//
+// Where ranks of a node fetch as one, rows come apart: owners send only the bits and the sums, from
+// which a reader learns which rows are early (Apart). It fetches these by one plan of an exchange
+// with Options.Node, the late ones by another, and Put lands them. The reader of each row still
+// names it to the owner, because what it gives back is its own.
 
 // StartBack sends in the reverse direction of StartRows. In the place where a row of p has landed,
 // the reader writes the bytes that it returns for the row, exactly as many bytes as the row has.
@@ -84,26 +90,33 @@ type Late struct {
 	on     *Plan
 	landed []int32 // places of the late rows that this rank receives
 	late   []byte  // the late rows received
+
+	apart bool // rows come by other plans
+	ids   [2][]graph.VertexID
+	at    [2][]int32 // where the early and the late rows of ids land, as indices into received
 }
 
 // halves divide the rows and sums that ranks ask each other for into early and late ones. The place
 // of a row or sum is its index among those that one rank asks another for. Rows come before sums.
 type halves struct {
-	// A bit for each place, 1 if the row is late; the bits of each rank begin at a new byte.
-	bits        []byte
-	bytes       []int // [K] number of bytes of bits
-	early, late []int // [K] number of early rows, and number of late rows, of each rank
+	bits        []byte // a bit for each place: 1 if the row is late; each rank begins a new byte
+	bytes       []int  // [K] number of bytes of bits
+	apart       []int  // [K] number of first places whose rows come by other plans
+	early, late []int  // [K] number of other early, and late, rows
 }
 
-// begin makes room for the given number of rows of each rank, and marks none as late.
-func (h *halves) begin(rows []int) {
+// begin makes room for the given number of rows of each rank, and marks none as late. The function
+// apart returns how many of the first ones come by other plans.
+func (h *halves) begin(rows []int, apart func(rank int) int) {
 	if len(h.bytes) != len(rows) {
-		h.bytes, h.early, h.late = make([]int, len(rows)), make([]int, len(rows)),
-			make([]int, len(rows))
+		for _, list := range []*[]int{&h.bytes, &h.apart, &h.early, &h.late} {
+			*list = make([]int, len(rows))
+		}
 	}
 	all := 0
 	for r, n := range rows {
-		h.bytes[r], h.early[r], h.late[r] = (n+7)/8, n, 0
+		h.apart[r] = apart(r)
+		h.bytes[r], h.early[r], h.late[r] = (n+7)/8, n-h.apart[r], 0
 		all += h.bytes[r]
 	}
 	h.bits = mem.Grow(h.bits[:0], all)
@@ -121,13 +134,24 @@ func (h *halves) ofRank(rank int) []byte {
 
 func isLate(bits []byte, place int) bool { return bits[place/8]>>(place%8)&1 != 0 }
 
-// Begin lists the rows and sums that others ask for in plan p, all as early. Call it once the
-// request of StartAsk is complete.
-func (l *Late) Begin(p *Plan) error {
-	l.on = p
-	l.serve.begin(p.wantRows)
-	l.read.begin(p.askRows)
-	return l.list()
+// Begin takes over the rows that others ask for, once the request of StartAsk is complete. No row
+// is late yet. If apart is set, rows come by other plans, and only sums by this one.
+func (l *Late) Begin(p *Plan, apart bool) error {
+	l.on, l.apart = p, apart
+	if err := l.list(); err != nil {
+		return err
+	}
+	rows := func(of func(rank int) int) func(rank int) int {
+		return func(rank int) int {
+			if !apart {
+				return 0
+			}
+			return of(rank)
+		}
+	}
+	l.serve.begin(p.wantRows, rows(func(rank int) int { return l.rows[rank] }))
+	l.read.begin(p.askRows, rows(func(rank int) int { return p.on.rowsAsked(p.asked, rank) }))
+	return nil
 }
 
 // Asked returns the rows that a rank asks for as rows, in the order of places, as row numbers of
@@ -154,17 +178,19 @@ func (l *Late) Put(rank, place int) {
 		return
 	}
 	bits[place/8] |= 1 << (place % 8)
-	l.serve.early[rank]--
-	l.serve.late[rank]++
+	if place >= l.serve.apart[rank] {
+		l.serve.early[rank]--
+		l.serve.late[rank]++
+	}
 }
 
-// Cut lists the early and the late rows and sums.
+// Cut lists the early and the late rows and sums that this plan sends.
 func (l *Late) Cut() {
 	l.some[0].clear()
 	l.some[1].clear()
 	for r := range l.rows {
 		bits := l.serve.ofRank(r)
-		for k := l.first[r]; k < l.first[r+1]; k++ {
+		for k := l.first[r] + l.serve.apart[r]; k < l.first[r+1]; k++ {
 			s := l.half(isLate(bits, k-l.first[r]))
 			lo, hi, n := l.all.ptr[k], l.all.ptr[k+1], len(s.ptr)
 			at := len(s.indices)
@@ -212,7 +238,7 @@ func (l *Late) StartEarly(x *Exchange) comm.Request {
 func (l *Late) Expect() (recv []byte, rows []int, err error) {
 	for r, n := range l.on.askRows {
 		bits := l.read.ofRank(r)
-		for place := range n {
+		for place := l.read.apart[r]; place < n; place++ {
 			if isLate(bits, place) {
 				l.read.early[r]--
 				l.read.late[r]++
@@ -224,8 +250,9 @@ func (l *Late) Expect() (recv []byte, rows []int, err error) {
 
 // Spread moves the early rows, which were received without gaps, to their places. It starts with
 // the last row, because a row's place never comes before the position where it was received. It
-// also lists the places of the late rows.
+// also lists the places of the late rows, and rows that come apart.
 func (l *Late) Spread(x *Exchange) {
+	l.listApart(x)
 	from, to, size, late := 0, 0, x.unit, 0
 	for r, n := range l.on.askRows {
 		from, to, late = from+l.read.early[r], to+n, late+l.read.late[r]
@@ -234,7 +261,10 @@ func (l *Late) Spread(x *Exchange) {
 	for r := x.ranks - 1; r >= 0; r-- {
 		bits := l.read.ofRank(r)
 		for place := l.on.askRows[r] - 1; place >= 0; place-- {
-			if to--; isLate(bits, place) {
+			if to--; place < l.read.apart[r] {
+				continue
+			}
+			if isLate(bits, place) {
 				late--
 				l.landed[late] = int32(to)
 				continue
@@ -245,8 +275,53 @@ func (l *Late) Spread(x *Exchange) {
 	}
 }
 
-// StartLate sends the late rows and sums. Once its request is complete, Land moves those received
-// to their places.
+// listApart lists the rows that come by other plans.
+func (l *Late) listApart(x *Exchange) {
+	for half := range l.ids {
+		l.ids[half], l.at[half] = l.ids[half][:0], l.at[half][:0]
+	}
+	word, to := 0, 0 // the first id of a rank, and its first place
+	for r, n := range l.read.apart {
+		bits, first := l.read.ofRank(r), x.offsets[r*x.perRank]
+		for place, id := range l.on.askIDs[word : word+n] {
+			half := 0
+			if isLate(bits, place) {
+				half = 1
+			}
+			i := len(l.ids[half])
+			l.ids[half], l.at[half] = mem.Grow(l.ids[half], i+1), mem.Grow(l.at[half], i+1)
+			l.ids[half][i], l.at[half][i] = graph.VertexID(first+int64(id)), int32(to+place)
+		}
+		word, to = word+l.on.askNumbers[r], to+l.on.askRows[r]
+	}
+}
+
+// Apart returns the vertices whose early, or late, rows come by other plans, after Spread.
+func (l *Late) Apart(late bool) []graph.VertexID {
+	if late {
+		return l.ids[1]
+	}
+	return l.ids[0]
+}
+
+// PutApart moves rows lo to hi-1 of a plan that has fetched Apart to their places. x is the
+// exchange of that plan. Several goroutines may move different rows.
+func (l *Late) PutApart(x *Exchange, p *Plan, late bool, lo, hi int) {
+	if x.planning {
+		return
+	}
+	at, size := l.at[0], x.unit
+	if late {
+		at = l.at[1]
+	}
+	for i, ref := range p.Rows.Of[lo:hi] {
+		copy(l.on.received[int(at[lo+i])*size:][:size],
+			p.Rows.Tables[ref.Table()][ref.Row()*size:])
+	}
+}
+
+// StartLate sends the late rows. Once its request is complete, Land moves the received rows to
+// their places.
 func (l *Late) StartLate(x *Exchange) comm.Request {
 	l.on.Collectives++
 	l.late = mem.Grow(l.late[:0], len(l.landed)*x.unit)
@@ -279,8 +354,12 @@ func (l *Late) Bits() (sent, got int) { return len(l.serve.bits), len(l.read.bit
 
 // Bytes returns the memory.
 func (l *Late) Bytes() int64 {
-	return 4*int64(cap(l.own)+cap(l.landed)) + l.all.bytes() + l.some[0].bytes() +
+	bytes := 4*int64(cap(l.own)+cap(l.landed)) + l.all.bytes() + l.some[0].bytes() +
 		l.some[1].bytes() + int64(cap(l.late)+cap(l.serve.bits)+cap(l.read.bits))
+	for half := range l.ids {
+		bytes += 4 * int64(cap(l.ids[half])+cap(l.at[half]))
+	}
+	return bytes
 }
 
 // Free frees the memory.
@@ -290,6 +369,10 @@ func (l *Late) Free() {
 	mem.Free(l.late)
 	mem.Free(l.serve.bits)
 	mem.Free(l.read.bits)
+	for half := range l.ids {
+		mem.Free(l.ids[half])
+		mem.Free(l.at[half])
+	}
 	l.all.free()
 	l.some[0].free()
 	l.some[1].free()

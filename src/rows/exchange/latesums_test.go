@@ -188,7 +188,7 @@ func (w lateWorld) cross(x *Exchange, p *Plan, l *Late, ids []graph.VertexID, e 
 	if err := x.StartAsk(p).Wait(); err != nil {
 		return err
 	}
-	if err := l.Begin(p); err != nil {
+	if err := l.Begin(p, false); err != nil {
 		return err
 	}
 	late := 0

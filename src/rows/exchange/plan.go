@@ -50,6 +50,7 @@ type Plan struct {
 	// in received and in sent.
 	askNumbers, wantNumbers, askRows, wantRows []int
 
+	came   int64   // bytes received, see Came
 	counts []int32 // [D] Edges.Counts
 	// With several kinds, each table from Exchange.received on is a range of the array received.
 	// These are the ranges, in units.

@@ -1,9 +1,9 @@
 package session
 
 import (
-	"errors"
-
+	"halognn/src/base/mem"
 	"halognn/src/model/nn"
+	"halognn/src/rows/exchange"
 	"halognn/src/step/parallel"
 )
 
@@ -35,14 +35,18 @@ func (s *Session) openLearned(o *parallel.Options) (close func() error, err erro
 	if s.Learned.Cols == 0 || s.Forward {
 		return func() error { return nil }, nil
 	}
-	ask, err := s.Store.OpenLearned()
-	if err != nil {
-		return nil, err
+	o.Learned.Rows = s.Learned
+	opened := []**exchange.Exchange{&o.Learned.Ask, &o.Learned.Move}
+	if s.Store.FetchesAsNode() {
+		opened = append(opened, &o.Learned.NodesAsk, &o.Learned.NodesMove)
 	}
-	move, err := s.Store.OpenLearned()
-	if err != nil {
-		return nil, err
+	var closers mem.Closers
+	for i, x := range opened {
+		f, err := s.Store.OpenLearned(i >= 2)
+		if err != nil {
+			return nil, err
+		}
+		*x, closers = f.Exchange, append(closers, f.Close)
 	}
-	o.Learned = parallel.LearnedRows{Rows: s.Learned, Ask: ask.Exchange, Move: move.Exchange}
-	return func() error { return errors.Join(ask.Close(), move.Close()) }, nil
+	return closers.Close, nil
 }

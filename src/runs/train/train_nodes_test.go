@@ -14,6 +14,7 @@ import (
 	"halognn/src/data/shard/shardtest"
 	"halognn/src/forecast/plan"
 	"halognn/src/forecast/simulate"
+	"halognn/src/model/nn"
 	"halognn/src/ranks/comm"
 	"halognn/src/rows/access"
 	"halognn/src/rows/policy"
@@ -273,6 +274,83 @@ func TestTypedNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 		if t.Failed() {
 			t.Fatal(c.name)
 		}
+	}
+}
+
+// Rows of edges and learned rows, too, cross once for a node: no number changes, at any depth, with
+// sums, samplers, links, topologies, several minibatches a step and unequal nodes, and what is
+// fetched and shared together is what ranks fetch for themselves.
+func TestNodesShareEdgeAndLearnedRows(t *testing.T) {
+	race.Alone(t)
+	edges := shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true})
+	bare := shardtest.Bare(t, shardtest.BareOptions{})
+	linked := shardtest.Bare(t, shardtest.BareOptions{Links: true})
+	for _, c := range []struct {
+		name, data   string
+		ranks, parts int
+		o            Options
+		change       func(*Options)
+	}{
+		{"learned", bare, 4, 4, learnedOptions("sage"), func(*Options) {}},
+		{"learned, nothing ahead", bare, 4, 4, learnedOptions("sage"),
+			func(o *Options) { o.Depth = 0 }},
+		{"learned, far ahead by labor", bare, 4, 4, learnedOptions("gatv2"), func(o *Options) {
+			o.Depth, o.Sample.Kind = 5, sample.Labor
+		}},
+		{"learned, one node smaller", bare, 3, 3, learnedOptions("sage"), func(*Options) {}},
+		{"learned, partitioned", bare, 4, 4, learnedOptions("sage"), func(o *Options) {
+			o.Partitioned, o.EvalFull = true, false
+		}},
+		{"learned, two minibatches a step", typedData(t, 1), 4, 8, learnedOptions("sage"),
+			func(o *Options) { o.StreamPerPart = true }},
+		{"learned, of two types", typedData(t, 1, 2), 4, 4, learnedOptions("rgcn"),
+			func(*Options) {}},
+		{"learned, with sums", manyAuthors(t), 4, 4, learnedOptions("rgcn"), func(o *Options) {
+			o.Sums, o.Model.Fold, o.Batch, o.Sample = true, nn.FoldAlways, 2,
+				sample.Neighbours(5, 4)
+		}},
+		{"learned, of links", linked, 4, 4, linkOptions(2), func(o *Options) {
+			o.Cache.Policy, o.Batch = policy.None, 40
+			o.Model.Learned, o.Learned = 16,
+				nn.LearnedOptions{LR: 0.05, Scale: 0.01, Unread: nn.UnreadZero}
+		}},
+		{"edges", edges, 4, 4, learnedOptions("gine"), func(*Options) {}},
+		{"edges, nothing ahead", edges, 4, 4, learnedOptions("gatv2"), func(o *Options) {
+			o.Depth = 0
+		}},
+		{"edges, one node smaller", edges, 3, 3, learnedOptions("gatv2"), func(*Options) {}},
+		{"edges, partitioned by labor", edges, 4, 4, learnedOptions("gine"), func(o *Options) {
+			o.Partitioned, o.EvalFull, o.Sample.Kind = true, false, sample.Labor
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := shardtest.Cut(t, c.data, shardtest.Options{Parts: c.parts})
+			o := c.o
+			o.Epochs, o.Model.EdgeFeatures = 2, c.data == edges
+			c.change(&o)
+			off := asNodes(t, s, c.ranks, 2, o, false)
+			on := asNodes(t, s, c.ranks, 2, o, true)
+			if on.LossDigest != off.LossDigest || on.LearnedDigest != off.LearnedDigest ||
+				on.WeightsDigest != off.WeightsDigest || on.BlocksDigest != off.BlocksDigest {
+				t.Errorf("other numbers: %+v, %+v", on.Quality, off.Quality)
+			}
+			apart := func(off, on, shared int64) bool { // means, rounded down
+				return on >= off || shared <= 0 || off-on-shared < 0 || off-on-shared > 1
+			}
+			a, b := off.Shuffles, on.Shuffles
+			if apart(a.Rows, b.Rows, b.Shared) || a.Shared != 0 || a.Sums != b.Sums ||
+				(b.Sums > 0) != o.Sums || on.NodeBytes <= 0 || (b.Late > 0) != (o.Depth > 0) ||
+				b.Late > a.Late || off.NodeBytes != 0 {
+				t.Errorf("learned rows: %+v, and as nodes %+v", a, b)
+			}
+			if (c.data == edges) != (off.EdgeRows > 0) || off.EdgeShared != 0 ||
+				// three ranks of this graph read no edge twice
+				c.data == edges && c.ranks > 3 && (apart(off.EdgeRows, on.EdgeRows,
+					on.EdgeShared) || on.EdgeBytes >= off.EdgeBytes) {
+				t.Errorf("%d rows of edges cross in %d bytes, and %d are shared; else %d in %d",
+					on.EdgeRows, on.EdgeBytes, on.EdgeShared, off.EdgeRows, off.EdgeBytes)
+			}
+		})
 	}
 }
 

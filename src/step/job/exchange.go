@@ -124,7 +124,15 @@ func (j *Job) LearnedKinds() []exchange.Kind {
 	return kinds
 }
 
-// LearnedExchange is Exchange for learned rows in training, which only their owners have.
-func (j *Job) LearnedExchange(rank int) (*exchange.Exchange, error) {
-	return j.ExchangeOf(rank, j.LearnedKinds(), []int{rank}, j.LearnedSums())
+// LearnedExchange is Exchange for learned rows in training, which only their owners have: for rows
+// and sums from rank to rank or, with asNode, for rows that the ranks of a node fetch as one.
+func (j *Job) LearnedExchange(rank int, asNode bool) (*exchange.Exchange, error) {
+	if !asNode {
+		return j.ExchangeOf(rank, j.LearnedKinds(), []int{rank}, j.LearnedSums())
+	}
+	x, err := j.ExchangeOf(rank, j.LearnedKinds(), []int{rank}, nil)
+	if err == nil {
+		x.PlanNodes(j.NodeOf(), false)
+	}
+	return x, err
 }

@@ -18,7 +18,7 @@ import (
 // fetches the rows of the sampled edges of all hops, from the owners of the edges' targets. In the
 // exchange for them, the id of an edge is its position in the whole topology.
 //
-//	blocks ──> positions ──> ids ──> slice ──> rows ──> EdgeRows of each hop
+//	blocks ──> positions ──> route ──> EdgeRows of each hop
 //
 // An edge that several hops have drawn is fetched once.
 type withEdgeRows struct {
@@ -69,18 +69,11 @@ func addEdgeRows(s *Strategy) error {
 }
 
 func (w *withEdgeRows) stages() []Stage {
-	return append([]Stage{
-		local(trace.Plan, "edges", w.plan),
-		collective(trace.Exchange, "edge ids",
-			func(m *Minibatch) (request, error) { return w.x.StartAsk(&m.edgesOf.fetch), nil },
-			nil),
-		local(trace.Slice, "edge slice",
-			func(m *Minibatch) error { return w.x.SliceRows(&m.edgesOf.fetch) }),
-		collective(trace.Exchange, "edge rows",
-			func(m *Minibatch) (request, error) { return w.x.StartRows(&m.edgesOf.fetch), nil },
-			nil),
-		local(trace.Gather, "edge gather", w.gather),
-	}, w.Rows.stages()...)
+	r := route{x: w.x, what: "edge ", rank: w.x.Rank(),
+		fetch: func(m *Minibatch) *exchange.Plan { return &m.edgesOf.fetch }}
+	stages := append([]Stage{local(trace.Plan, "edges", w.plan)}, r.stages()...)
+	stages = append(stages, local(trace.Gather, "edge gather", w.gather))
+	return append(stages, w.Rows.stages()...)
 }
 
 // plan finds the positions of the sampled edges, and who has their rows.
@@ -191,8 +184,8 @@ func (e *edgesOf) hop(first, edges int) compute.Matrix {
 func (w *withEdgeRows) counters(m *Minibatch) (trace.Counters, error) {
 	c, err := w.Rows.counters(m)
 	e := &m.edgesOf.fetch.Counters
-	c.EdgeRows, c.EdgeBytes = e.Remote, e.RowBytes+e.IDBytes
-	c.Collectives += e.Collectives
+	c.EdgeRows, c.EdgeShared, c.EdgeBytes = e.Remote, e.Shared, e.RowBytes+e.IDBytes
+	c.Collectives, c.NodeBytes = c.Collectives+e.Collectives, c.NodeBytes+e.NodeBytes
 	return c, err
 }
 

@@ -15,10 +15,12 @@ import (
 
 // LearnedRows are the learned rows of a strategy that trains. There are two exchanges for them,
 // which differ only in their communicators: Ask is for the preparation of minibatches, Move for the
-// step.
+// step. Where ranks of a node fetch as one, rows come by two further ones, and only sums and
+// gradients by these.
 type LearnedRows struct {
-	Rows      *nn.Learned
-	Ask, Move *exchange.Exchange
+	Rows                *nn.Learned
+	Ask, Move           *exchange.Exchange
+	NodesAsk, NodesMove *exchange.Exchange // nil if each rank fetches for itself
 }
 
 // withLearned is Rows for models that learn rows. Most learned rows are fetched early, while the
@@ -31,9 +33,16 @@ type LearnedRows struct {
 //	step        rows     <─────────────────────── late           forward
 //	            gradients ──────────────────────> Learned.Add    backward
 //	update                                        Learned.Update
+//
+// Where ranks of a node fetch as one, the owners only say which rows are late. The early rows then
+// come by a route of the node, while the minibatch is prepared, and so do the late ones, from their
+// request while it is prepared to their rows in the step. Gradients go from rank to rank: their
+// sums depend on the order of the ranks, which no sum within a node keeps.
 type withLearned struct {
 	Rows
 	ask    *exchange.Exchange
+	nodes  *exchange.Exchange // nil if each rank fetches for itself
+	waits  bool               // rows may be late
 	learns []bool
 	ranks  int
 	under  underWay
@@ -48,6 +57,7 @@ type learnedOf struct {
 	read    int     // number of rows that the input layer reads of all learned types
 	own     []int32 // vertices of ids that this rank owns
 	plan    exchange.Plan
+	halves  [2]exchange.Plan // where ranks of a node fetch as one: early rows, late rows
 	late    exchange.Late
 	waits   bool         // some rank may have late rows
 	means   learnedMeans // means of the rows of types that are averaged
@@ -65,8 +75,8 @@ type ofLearned struct {
 }
 
 func (e *learnedOf) bytes() int64 {
-	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)) + e.plan.Bytes() + e.late.Bytes() +
-		e.means.bytes() + e.readers.bytes() + e.given.bytes()
+	return 4*int64(cap(e.ids)+cap(e.rows)+cap(e.own)) + e.plan.Bytes() + e.halves[0].Bytes() +
+		e.halves[1].Bytes() + e.late.Bytes() + e.means.bytes() + e.readers.bytes() + e.given.bytes()
 }
 
 func (e *learnedOf) free() {
@@ -74,6 +84,8 @@ func (e *learnedOf) free() {
 	mem.Free(e.rows)
 	mem.Free(e.own)
 	e.plan.Free()
+	e.halves[0].Free()
+	e.halves[1].Free()
 	e.late.Free()
 	e.means.free()
 	e.readers.free()
@@ -91,10 +103,11 @@ func addLearned(s *Strategy) error {
 	}
 	learns, rank := s.o.Model.Config.Learns, s.o.Comm.Rank()
 	own := int(s.o.Rows[rank+1] - s.o.Rows[rank])
-	s.rows = &withLearned{s.rows, o.Ask, learns, s.o.Comm.Size(), newUnderWay(s.o.Depth, own),
-		ownPlaces{own: own}}
+	s.rows = &withLearned{Rows: s.rows, ask: o.Ask, nodes: o.NodesAsk, waits: s.o.Depth > 0,
+		learns: learns, ranks: s.o.Comm.Size(), under: newUnderWay(s.o.Depth, own),
+		places: ownPlaces{own: own}}
 	r := &learning{LearnedRows: o, model: s.o.Model, device: s.o.Device, host: s.o.Host, rank: rank,
-		ranks: s.o.Comm.Size()}
+		ranks: s.o.Comm.Size(), late: s.o.Depth > 0}
 	s.between = Between{forward: r.forward, weigh: r.weigh, end: r.end}
 	return nil
 }
@@ -103,7 +116,7 @@ func addLearned(s *Strategy) error {
 // looks ahead, so at most depth minibatches lie between them and their step. All indices are listed
 // here, for several minibatches at the same time, except which rows are late.
 func (w *withLearned) stages() []Stage {
-	return append(w.Rows.stages(),
+	stages := append(w.Rows.stages(),
 		local(trace.Plan, "learned", w.plan),
 		collective(trace.Exchange, "learned ids",
 			func(m *Minibatch) (request, error) { return w.ask.StartAsk(&m.learned.plan), nil },
@@ -116,6 +129,39 @@ func (w *withLearned) stages() []Stage {
 			nil),
 		local(trace.Gather, "learned spread",
 			func(m *Minibatch) error { m.learned.late.Spread(w.ask); return nil }))
+	if w.nodes == nil {
+		return stages
+	}
+	early := w.half("learned early ", false)
+	stages = append(append(stages, w.planHalf(early, false)), early.stages()...)
+	stages = append(stages, local(trace.Gather, "learned early put", func(m *Minibatch) error {
+		e := &m.learned
+		e.late.PutApart(w.nodes, &e.halves[0], false, 0, len(e.late.Apart(false)))
+		return nil
+	}))
+	if !w.waits {
+		return stages
+	}
+	late := w.half("learned late ", true)
+	stages = append(append(stages, w.planHalf(late, true)), late.unite()...)
+	return append(stages, late.ask())
+}
+
+// half is how the early, or the late, rows come to a rank whose node fetches as one.
+func (w *withLearned) half(what string, late bool) route {
+	k := 0
+	if late {
+		k = 1
+	}
+	return route{x: w.nodes, what: what, rank: w.nodes.Rank(),
+		fetch: func(m *Minibatch) *exchange.Plan { return &m.learned.halves[k] }}
+}
+
+// planHalf is the stage that lists what such a route requests.
+func (w *withLearned) planHalf(r route, late bool) Stage {
+	return local(trace.Plan, r.what+"plan", func(m *Minibatch) error {
+		return r.x.Plan(r.fetch(m), m.learned.late.Apart(late))
+	})
 }
 
 // plan finds the owners of the learned rows.
@@ -167,7 +213,7 @@ func (e *learnedOf) ask(x *exchange.Exchange, edges *LayerEdges, vertices []grap
 // begin lists what other ranks ask for, and the gradients that they will return.
 func (w *withLearned) begin(m *Minibatch) error {
 	e := &m.learned
-	if err := e.late.Begin(&e.plan); err != nil {
+	if err := e.late.Begin(&e.plan, w.nodes != nil); err != nil {
 		return err
 	}
 	if m.Train {
@@ -267,8 +313,22 @@ func (e *LayerEdges) sources(t, types, all int) (lo, hi int) {
 	return e.order.begin(t), e.Types()[t]
 }
 
+// counters implements Rows. The other counts of learned rows are those of the step.
+func (w *withLearned) counters(m *Minibatch) (trace.Counters, error) {
+	c, err := w.Rows.counters(m)
+	for k := range m.learned.halves {
+		if w.nodes != nil && (k == 0 || w.waits) {
+			c.NodeBytes += m.learned.halves[k].NodeBytes
+		}
+	}
+	return c, err
+}
+
 func (w *withLearned) bytes() (int64, int64) {
 	exchange, idle := w.Rows.bytes()
+	if w.nodes != nil {
+		exchange += w.nodes.Bytes()
+	}
 	return exchange + w.ask.Bytes() + w.under.bytes() + w.places.bytes(), idle
 }
 
@@ -288,6 +348,7 @@ type learning struct {
 	host   compute.Host
 
 	rank, ranks int
+	late        bool    // rows may be late
 	back        request // the gradients of a minibatch on their way to the rows' owners
 }
 
@@ -302,11 +363,9 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	if e.waits {
 		phases.End(trace.Forward)
 		phases.Begin(trace.Shuffle)
-		r.tiles(e.late.Vectors(true), func(lo, hi int) { e.late.Make(r.Move, true, lo, hi) })
-		if err := e.late.StartLate(r.Move).Wait(); err != nil {
+		if err := r.receiveLate(e); err != nil {
 			return err
 		}
-		r.tiles(e.late.Landed(), func(lo, hi int) { e.late.Land(r.Move, lo, hi) })
 		phases.End(trace.Shuffle)
 		phases.Begin(trace.Forward)
 	}
@@ -324,6 +383,30 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	r.count(m)
 	return nil
 }
+
+// receiveLate brings the late rows and sums to their places.
+func (r *learning) receiveLate(e *learnedOf) error {
+	if r.moves() {
+		r.tiles(e.late.Vectors(true), func(lo, hi int) { e.late.Make(r.Move, true, lo, hi) })
+		if err := e.late.StartLate(r.Move).Wait(); err != nil {
+			return err
+		}
+		r.tiles(e.late.Landed(), func(lo, hi int) { e.late.Land(r.Move, lo, hi) })
+	}
+	if r.NodesMove == nil {
+		return nil
+	}
+	if err := r.NodesMove.Complete(&e.halves[1]); err != nil {
+		return err
+	}
+	r.tiles(len(e.late.Apart(true)), func(lo, hi int) {
+		e.late.PutApart(r.NodesMove, &e.halves[1], true, lo, hi)
+	})
+	return nil
+}
+
+// moves reports whether Move brings late rows or sums.
+func (r *learning) moves() bool { return r.NodesMove == nil || r.Move.MakesSums() }
 
 // tileRows is the number of rows of a tile: few enough that two threads both get tiles. A tile is
 // about 10 us of work.
@@ -363,24 +446,59 @@ func (r *learning) read(x compute.Matrix, m *Minibatch, of ofLearned) {
 // count adds the received rows and sums to the counters, and also the bytes of ids, late bits, rows
 // and sums, and in training the bytes of the gradients.
 func (r *learning) count(m *Minibatch) {
-	e, p, ways := &m.learned, &m.learned.plan, int64(1)
-	if m.Train {
-		ways = 2
-	}
+	e, p, moved := &m.learned, &m.learned.plan, &m.moved
 	size := int64(4 * r.Rows.Cols)
 	sent, got := e.late.Bits()
-	served, read := p.Vectors()
-	m.moved.Rows += ways * read
-	m.moved.Sums += ways * p.Sums
-	m.moved.Bytes += p.IDBytes + int64(sent) + (served+(ways-1)*read)*size
-	m.moved.Got += p.ServedIDBytes() + int64(got) + (read+(ways-1)*served)*size
-	m.moved.Collectives += 1 + ways
+	sends, gets := p.Vectors()
+	moved.Bytes += p.IDBytes + int64(sent)
+	moved.Got += p.ServedIDBytes() + int64(got)
+	moved.Collectives += 2
+	if m.Train { // gradients
+		moved.Rows, moved.Sums = moved.Rows+gets, moved.Sums+p.Sums
+		moved.Bytes, moved.Got = moved.Bytes+gets*size, moved.Got+sends*size
+		moved.Collectives++
+	}
+	moved.Sums += p.Sums
 	if e.waits {
 		sent, got = e.late.Rows()
-		m.moved.Late += int64(got)
-		m.moved.LateBytes += int64(sent) * size
-		m.moved.Collectives++
+		moved.Late += int64(got)
+		moved.LateBytes += int64(sent) * size
+		if r.moves() {
+			moved.Collectives++
+		}
 	}
+	if r.NodesMove == nil {
+		moved.Rows, moved.Bytes, moved.Got = moved.Rows+gets, moved.Bytes+sends*size,
+			moved.Got+gets*size
+		return
+	}
+	sums := p.Sums
+	moved.Rows += sums
+	moved.Bytes, moved.Got = moved.Bytes+r.sumsSent(e)*size, moved.Got+sums*size
+	for k := range e.halves {
+		h := &e.halves[k]
+		if k == 1 && !r.late {
+			break
+		}
+		moved.Collectives += h.Collectives
+		moved.Bytes, moved.Got = moved.Bytes+h.IDBytes, moved.Got+h.ServedIDBytes()
+		if k == 1 && !e.waits {
+			break
+		}
+		moved.Rows, moved.Shared = moved.Rows+h.Remote, moved.Shared+h.Shared
+		moved.Bytes, moved.Got = moved.Bytes+h.RowBytes, moved.Got+h.Came()
+		if k == 1 {
+			moved.Late, moved.LateBytes = moved.Late+h.Remote, moved.LateBytes+h.RowBytes
+		}
+	}
+}
+
+// sumsSent returns how many sums this rank sends.
+func (r *learning) sumsSent(e *learnedOf) (n int64) {
+	for rank := range r.ranks {
+		n += int64(e.late.Sums(rank))
+	}
+	return n
 }
 
 // weigh sends the gradients of the rows that the first layer has read to the rows' owners. They

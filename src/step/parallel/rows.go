@@ -1,7 +1,6 @@
 package parallel
 
 import (
-	"halognn/src/base/fault"
 	"halognn/src/base/mem"
 	"halognn/src/base/trace"
 	"halognn/src/devices/compute"
@@ -126,58 +125,28 @@ func newFetched(s *Strategy, r readers) *fetched {
 
 // stages implements Rows.
 func (f *fetched) stages() []Stage {
-	x := f.x
+	r := f.route()
 	stages := f.keeper.plan(f)
-	if x.Buys() && !x.KeepsBought() {
-		stages = append(stages, f.wants(),
-			local(trace.Slice, "unite", func(m *Minibatch) error { return x.Unite(&m.Fetch) }))
+	if !f.x.KeepsBought() {
+		stages = append(stages, r.unite()...)
 	}
-	stages = append(stages,
-		collective(trace.Exchange, "ids",
-			func(m *Minibatch) (request, error) { return x.StartAsk(&m.Fetch), nil }, nil),
-		local(trace.Slice, "slice", f.slice),
-		collective(trace.Exchange, "rows", f.start, nil))
-	if x.Buys() {
-		stages = append(stages, f.keeper.passOn(f),
-			collective(trace.Exchange, "share", f.share,
-				func(m *Minibatch) error { x.Passed(&m.Fetch); return nil }))
+	stages = append(append(stages, r.ask()), r.rows()...)
+	if f.x.Buys() {
+		stages = append(stages, f.keeper.passOn(f), r.share())
 	}
 	return append(stages, f.readers.stages(f)...)
 }
 
-// wants is the collective in which ranks of a node tell each other which rows they want.
-func (f *fetched) wants() Stage {
-	return collective(trace.Exchange, "wants",
-		func(m *Minibatch) (request, error) { return f.x.StartWants(&m.Fetch), nil }, nil)
+// route is how the rows of vertices come.
+func (f *fetched) route() route {
+	return route{x: f.x, rank: f.rank, serve: f.readers.serve,
+		fetch: func(m *Minibatch) *exchange.Plan { return &m.Fetch }}
 }
 
 // group sorts the edges of the input layer into the order in which their rows are added. The
 // argument parts has the part of each frontier vertex.
 func (f *fetched) group(m *Minibatch, parts []uint16) {
 	m.grouped = m.edges.Group(&m.Sampled, f.needs, parts, f.x.Parts())
-}
-
-// slice copies the rows that others ask for.
-func (f *fetched) slice(m *Minibatch) error {
-	if err := f.readers.serve(m); err != nil {
-		return err
-	}
-	return f.x.SliceRows(&m.Fetch)
-}
-
-func (f *fetched) start(m *Minibatch) (request, error) {
-	if err := m.point(fault.Exchange, f.rank); err != nil {
-		return nil, err
-	}
-	return f.x.StartRows(&m.Fetch), nil
-}
-
-// share passes on the rows that this rank has fetched for its node.
-func (f *fetched) share(m *Minibatch) (request, error) {
-	if err := m.point(fault.Share, f.rank); err != nil {
-		return nil, err
-	}
-	return f.x.StartPass(&m.Fetch), nil
 }
 
 // assembleRows makes the batch when all rows have arrived.
@@ -264,10 +233,7 @@ func (f *fetched) requestAll(m *Minibatch) error {
 	return f.readers.request(f, m, exchange.Wants{Edges: f.readers.edges(f, m)})
 }
 
-func (settled) passOn(f *fetched) Stage {
-	return local(trace.Slice, "pass on",
-		func(m *Minibatch) error { f.x.PassOn(&m.Fetch); return nil })
-}
+func (settled) passOn(f *fetched) Stage { return f.route().passOn() }
 
 func (settled) last(_ *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage {
 	return local(p, name, do)
@@ -381,7 +347,7 @@ func (d divided) plan(f *fetched) []Stage {
 	if d.looks {
 		arrive = d.feed
 	}
-	return []Stage{local(trace.Plan, "plan", f.requestAll), f.wants(),
+	return []Stage{local(trace.Plan, "plan", f.requestAll), f.route().wants(),
 		local(trace.Slice, "merge", func(m *Minibatch) error { return f.x.Merge(&m.Fetch) }),
 		ordered(trace.Score, "decide", arrive, d.decide),
 		local(trace.Slice, "buy", func(m *Minibatch) error {

@@ -192,7 +192,9 @@ type TrialBytes struct {
 	Lent     int64 // additional bytes after its decision
 	Messages int64 // part of these bytes: ids and rows of the frontier, if nothing is cached
 	Strategy int64 // bytes of the strategy, without the minibatches
-	Choices  int64 // bytes for choosing between rows and sums, for each worker; not in Strategy
+	// bytes for choosing between rows and sums, and for merging what ranks of a node want, for each
+	// worker; not in Strategy
+	Choices int64
 }
 
 // Bytes returns the memory.
@@ -202,9 +204,15 @@ func (t *Trial) Bytes() TrialBytes {
 	if t.shares { // otherwise the blocks are in the caller's minibatch, not in t.m
 		own -= t.sampled
 	}
-	choices := t.strategy.o.Exchange.Bytes()
-	if x := t.strategy.o.Learned.Ask; x != nil {
-		choices += x.Bytes() + t.strategy.rows.(*withLearned).places.bytes()
+	o := &t.strategy.o
+	choices := o.Exchange.Bytes()
+	for _, x := range []*exchange.Exchange{o.EdgeExchange, o.Learned.Ask, o.Learned.NodesAsk} {
+		if x != nil {
+			choices += x.Bytes()
+		}
+	}
+	if w, is := t.strategy.rows.(*withLearned); is {
+		choices += w.places.bytes()
 	}
 	return TrialBytes{Waiting: own + t.sampled, Lent: lent, Messages: t.messages,
 		Strategy: shared - choices, Choices: choices}

@@ -14,7 +14,7 @@ func (s *Store) OpenEdgeRows() (*exchange.Fetcher, error) {
 	}
 	o := exchange.Options{Host: s.Host, Window: s.Job.Window, Tables: s.edgeTables,
 		Kinds:   []exchange.Kind{{Cols: s.shards().EdgeFeatures}},
-		Offsets: shard.EdgeOffsets(s.shards())}
+		Offsets: shard.EdgeOffsets(s.shards()), Node: s.asNode()}
 	return exchange.Open(s.Comm, o)
 }
 

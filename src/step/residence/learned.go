@@ -6,13 +6,20 @@ import (
 	"halognn/src/rows/exchange"
 )
 
-// OpenLearned makes an exchange for learned rows only. Collective.
-func (s *Store) OpenLearned() (*exchange.Fetcher, error) {
+// OpenLearned makes an exchange for learned rows only: of rows and sums from rank to rank, or of
+// rows that the ranks of the node fetch as one. Collective.
+func (s *Store) OpenLearned(asNode bool) (*exchange.Fetcher, error) {
 	o := exchange.Options{Offsets: s.shards().Ranges(), Host: s.Host, Window: s.Job.Window,
 		Kinds: s.Job.LearnedKinds(), Sums: s.Job.LearnedSums()}
+	if asNode {
+		o.Sums, o.Node = nil, s.asNode()
+	}
 	s.addLearned(&o)
 	return exchange.Open(s.Comm, o)
 }
+
+// FetchesAsNode reports whether the ranks of this node fetch as one.
+func (s *Store) FetchesAsNode() bool { return s.asNode() != nil }
 
 // addLearned adds the learned rows of own vertices to the tables of an exchange.
 func (s *Store) addLearned(o *exchange.Options) {

@@ -1,20 +1,23 @@
 package residence
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
+	"halognn/src/base/mem"
 	"halognn/src/ranks/comm"
 	"halognn/src/rows/exchange"
+	"halognn/src/step/parallel"
 	"halognn/src/topology/graph"
 	"halognn/src/topology/sample"
 )
 
 // NodesChoice says whether ranks of a node fetch as one with `exchange.nodes: auto`, and why.
 // Numbers are of some minibatches without a cache, sums and pipeline, of which each rank fetches
-// the rows both ways: "nodes_choice" in summary.json.
+// the rows, of edges and learned ones too, both ways: "nodes_choice" in summary.json.
 type NodesChoice struct {
 	// `on` or `off`
 	Nodes string `json:"nodes"`
@@ -72,59 +75,101 @@ func (s *Store) tryNodes(at Position) (*NodesChoice, error) {
 	case n < 1:
 		return nodesOff("no minibatch is left"), nil
 	}
-	var frontiers [][]graph.VertexID
-	err := s.withWhole(func() (err error) { frontiers, err = s.nextFrontiers(at, n); return err })
+	sorts := s.fetchedSorts()
+	err := s.withWhole(func() error { return s.nextReads(at, n, sorts) })
 	if err = comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
 	var c NodesChoice
-	if c.OffRows, c.OffSeconds, err = s.timeFrontiers(frontiers, false); err != nil {
+	if c.OffRows, c.OffSeconds, err = s.timeReads(sorts, n, false); err != nil {
 		return nil, err
 	}
-	if c.OnRows, c.OnSeconds, err = s.timeFrontiers(frontiers, true); err != nil {
+	if c.OnRows, c.OnSeconds, err = s.timeReads(sorts, n, true); err != nil {
 		return nil, err
 	}
 	c.compare()
 	return &c, nil
 }
 
-// nextFrontiers returns the input frontiers of the rank's next n minibatches.
-func (s *Store) nextFrontiers(at Position, n int) (all [][]graph.VertexID, err error) {
+// fetchedSort is a sort of rows that minibatches fetch: of vertices, of edges, or learned ones.
+type fetchedSort struct {
+	of    func(*sample.Minibatch) ([]graph.VertexID, error) // ids that a minibatch reads
+	open  func() (*exchange.Fetcher, error)
+	names func() (*exchange.Fetcher, error) // tells owners the ids, besides; nil for nothing
+	ids   [][]graph.VertexID                // of each minibatch
+}
+
+// fetchedSorts returns the sorts of rows of the job, with the exchanges of AsNodes as it is when
+// they are opened.
+func (s *Store) fetchedSorts() []*fetchedSort {
+	sorts := []*fetchedSort{{
+		of:   func(m *sample.Minibatch) ([]graph.VertexID, error) { return m.Frontier, nil },
+		open: func() (*exchange.Fetcher, error) { return s.Fetcher(nil, false) }}}
+	if s.Job.Model.EdgeIn > 0 {
+		sorts = append(sorts, &fetchedSort{of: s.edgesOf, open: s.OpenEdgeRows})
+	}
+	if s.Job.Model.LearnsRows() {
+		sorts = append(sorts, &fetchedSort{of: s.learnedOf,
+			open: func() (*exchange.Fetcher, error) { return s.OpenLearned(true) },
+			names: func() (*exchange.Fetcher, error) {
+				if !s.FetchesAsNode() { // then owners know the readers by the requests
+					return nil, nil
+				}
+				return s.OpenLearned(false)
+			}})
+	}
+	return sorts
+}
+
+// edgesOf returns the edges of a minibatch, each once.
+func (s *Store) edgesOf(m *sample.Minibatch) ([]graph.VertexID, error) {
+	ids, err := parallel.EdgePositions(nil, m, s.workload().Topology)
+	defer mem.Free(ids)
+	slices.Sort(ids)
+	return slices.Clone(slices.Compact(ids)), err
+}
+
+// learnedOf returns the vertices of a minibatch whose rows are learned.
+func (s *Store) learnedOf(m *sample.Minibatch) (ids []graph.VertexID, err error) {
+	columns := &s.workload().Topology.Columns
+	for _, v := range m.Frontier {
+		if kind, _, _ := columns.Of(v); s.Job.Model.Learns[kind] {
+			ids = append(ids, v)
+		}
+	}
+	return ids, nil
+}
+
+// nextReads sets the ids that the rank's next n minibatches read.
+func (s *Store) nextReads(at Position, n int, sorts []*fetchedSort) (err error) {
 	j, topology := s.Job, s.workload().Topology
 	for _, mb := range j.Reader(s.Comm.Rank()).Minibatches(topology, sample.Options{Spec: j.Sample,
 		ForwardOnly: true}, at.Epoch, at.Item, n, &err) {
-		all = append(all, slices.Clone(mb.Frontier))
+		for _, of := range sorts {
+			ids, err := of.of(mb)
+			if err != nil {
+				return err
+			}
+			of.ids = append(of.ids, slices.Clone(ids))
+		}
 	}
-	return all, err
+	return err
 }
 
-// timeFrontiers fetches the rows of minibatches: if the argument nodes is set, as nodes, otherwise
-// each rank for itself. It returns the rows that all ranks fetch for one step, and the mean time of
-// the slowest rank. Collective.
-func (s *Store) timeFrontiers(frontiers [][]graph.VertexID, nodes bool) (rows, seconds float64,
+// timeReads fetches the rows of n minibatches, with nodes as one or each rank for itself. It
+// returns the rows that all ranks fetch for one step, and the mean time of the slowest rank.
+// Collective.
+func (s *Store) timeReads(sorts []*fetchedSort, n int, nodes bool) (rows, seconds float64,
 	err error) {
 	was := s.Job.AsNodes
 	s.Job.AsNodes = nodes
 	defer func() { s.Job.AsNodes = was }()
-	f, err := s.Fetcher(nil, false)
-	if err != nil {
-		return 0, 0, err
-	}
-	var p exchange.Plan
-	defer p.Free()
-	for _, ids := range frontiers {
-		least := math.Inf(1)
-		for range 1 + measuredTimes { // arrays grow in the first round
-			if err := s.Comm.StartBarrier().Wait(); err != nil {
-				return 0, 0, err
-			}
-			begin := time.Now()
-			if err := f.Fetch(&p, ids); err != nil {
-				return 0, 0, err
-			}
-			least = min(least, time.Since(begin).Seconds())
+	for _, of := range sorts {
+		r, t, err := s.timeSort(of)
+		if err != nil {
+			return 0, 0, err
 		}
-		rows, seconds = rows+float64(p.Remote), seconds+least
+		rows, seconds = rows+r, seconds+t
 	}
 	if rows, err = comm.AgreeSum(s.Comm, rows); err != nil {
 		return 0, 0, err
@@ -132,6 +177,49 @@ func (s *Store) timeFrontiers(frontiers [][]graph.VertexID, nodes bool) (rows, s
 	if seconds, err = comm.AgreeMax(s.Comm, seconds); err != nil {
 		return 0, 0, err
 	}
-	n := float64(len(frontiers)) / float64(s.Job.Minibatches())
-	return rows / n, seconds / n, f.Close()
+	steps := float64(n) / float64(s.Job.Minibatches())
+	return rows / steps, seconds / steps, nil
+}
+
+// timeSort returns the rows of a sort that this rank fetches for all minibatches, and the time.
+// Collective.
+func (s *Store) timeSort(of *fetchedSort) (rows, seconds float64, err error) {
+	f, err := of.open()
+	if err != nil {
+		return 0, 0, err
+	}
+	var names *exchange.Fetcher
+	if of.names != nil {
+		if names, err = of.names(); err != nil {
+			return 0, 0, err
+		}
+	}
+	var p, named exchange.Plan
+	defer func() { p.Free(); named.Free() }()
+	for _, ids := range of.ids {
+		least := math.Inf(1)
+		for range 1 + measuredTimes { // arrays grow in the first round
+			if err := s.Comm.StartBarrier().Wait(); err != nil {
+				return 0, 0, err
+			}
+			begin := time.Now()
+			if names != nil {
+				if err := names.Plan(&named, ids); err != nil {
+					return 0, 0, err
+				}
+				if err := names.Ask(&named); err != nil {
+					return 0, 0, err
+				}
+			}
+			if err := f.Fetch(&p, ids); err != nil {
+				return 0, 0, err
+			}
+			least = min(least, time.Since(begin).Seconds())
+		}
+		rows, seconds = rows+float64(p.Remote), seconds+least
+	}
+	if names != nil {
+		err = names.Close()
+	}
+	return rows, seconds, errors.Join(err, f.Close())
 }

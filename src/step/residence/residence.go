@@ -98,6 +98,9 @@ func Open(o Options) (*Store, error) {
 			return s, err
 		}
 		s.closers = append(s.closers, s.node.Free)
+	} else if s.Job.AsNodes && !s.Job.TryNodes {
+		s.note("exchange.nodes=on changes nothing: there is one node, or one rank on each; launch " +
+			"several ranks on each of several nodes")
 	}
 	switch {
 	case s.Job.Mode.Sharing != sample.Alone: // other ranks send their rows themselves
@@ -208,11 +211,16 @@ func (s *Store) exchangeOptions(rows compute.Rows, kinds []exchange.Kind) exchan
 	o := exchange.Options{Offsets: s.shards().Offsets, Tables: rows.Tables, Kinds: kinds,
 		Scale: rows.Scale, Ends: rows.Ends, Host: s.Host, Sums: s.Job.OwnersSums(),
 		Window: s.Job.Window}
-	// AsNodes may have been set to false since Open
-	if s.node != nil && s.Job.AsNodes {
-		o.Node = &exchange.Node{Comm: s.node, Of: s.Job.NodeOf()}
-	}
+	o.Node = s.asNode()
 	return o
+}
+
+// asNode returns the node with which this rank fetches; nil if it fetches for itself.
+func (s *Store) asNode() *exchange.Node {
+	if s.node == nil || !s.Job.AsNodes { // AsNodes may have been set meanwhile
+		return nil
+	}
+	return &exchange.Node{Comm: s.node, Of: s.Job.NodeOf()}
 }
 
 // Close frees everything, in the reverse order of opening.

@@ -169,7 +169,7 @@ func (s *Store) learnedCounter(t *sample.Topology) (*parallel.LearnedCounter, er
 	if s.Job.LearnedSums() == nil {
 		return nil, nil
 	}
-	x, err := s.Job.LearnedExchange(s.Comm.Rank())
+	x, err := s.Job.LearnedExchange(s.Comm.Rank(), false)
 	if err != nil {
 		return nil, err
 	}
