@@ -21,11 +21,11 @@ type counter struct {
 	accesses []uint32 // [N] number of minibatches, over all epochs, that read each remote vertex
 	// [Epochs*Steps] number of remote vertices that the minibatches of a step read
 	each     []int64
-	remote   int64 // sum of each
-	asked    Asked // what sampling would ask of other ranks with a partitioned topology
-	edgeRows int64 // rows of edges that the minibatches fetch, if the model reads some
-	edges    []graph.VertexID
-	learns   *parallel.LearnedCounter // counts learned rows; nil if the model learns none
+	remote   int64                    // sum of each
+	asked    Asked                    // what the minibatches would ask other ranks
+	edgeRows int64                    // rows of edges that the minibatches fetch, if the model reads some
+	edges    []graph.VertexID         // those of the last minibatch
+	learns   *parallel.LearnedCounter // counts learned rows; nil: the model learns none
 	learned  parallel.LearnedCounts
 	playing  []*player // policies that decide step by step, each with one size of cache
 
@@ -149,6 +149,9 @@ func (c *counter) add(m *minibatch) error {
 	c.each[m.step] += int64(len(m.remote))
 	c.remote += int64(len(m.remote))
 	c.used.minibatch = max(c.used.minibatch, int64(len(m.remote)))
+	if c.job.FetchesAsNodes() { // counted for all ranks of the node together
+		return nil
+	}
 	if c.learns != nil {
 		n, err := c.learns.Count(m.sampled)
 		if err != nil {
@@ -157,14 +160,16 @@ func (c *counter) add(m *minibatch) error {
 		c.learned.Add(n)
 	}
 	if c.job.Model.EdgeIn > 0 {
-		return c.countEdges(m.sampled)
+		err := c.listEdges(m.sampled)
+		c.edgeRows += int64(len(c.edges))
+		return err
 	}
 	return nil
 }
 
-// countEdges counts the edges of a minibatch that have their feature row on another node. The owner
-// of an edge's target has the row of the edge.
-func (c *counter) countEdges(m *sample.Minibatch) (err error) {
+// listEdges lists the edges of a minibatch whose feature rows are on other nodes, ascending. The
+// owner of an edge's target has the row.
+func (c *counter) listEdges(m *sample.Minibatch) (err error) {
 	t := c.shards.Topology()
 	if c.edges, err = parallel.EdgePositions(c.edges, m, t); err != nil {
 		return err
@@ -173,11 +178,14 @@ func (c *counter) countEdges(m *sample.Minibatch) (err error) {
 	first, _ := c.job.Vertices(here[0])
 	_, end := c.job.Vertices(here[len(here)-1])
 	slices.Sort(c.edges)
+	n := 0
 	for _, e := range slices.Compact(c.edges) {
 		if int64(e) < t.Graph.Indptr[first] || int64(e) >= t.Graph.Indptr[end] {
-			c.edgeRows++
+			c.edges[n] = e
+			n++
 		}
 	}
+	c.edges = c.edges[:n]
 	return nil
 }
 

@@ -65,7 +65,7 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	}
 	work := int64(together) * s.rankBytes(each, u, capacity)
 	switch {
-	case s.job.FetchesAsNodes():
+	case s.byNode():
 		work = s.nodesBytes(together, each, u, capacity)
 	case s.job.FavoursNear():
 		work = s.nearBytes(together, each, u, capacity)
@@ -88,10 +88,15 @@ func (s *Simulation) nodesBytes(together, each int, u used, capacity []int) int6
 		}
 		for size := range capacity {
 			rows += int64(s.windows[i][size] + 1)
+			if s.job.Sums && s.shared != nil && p.Static() {
+				node += 2 * n * ranks // who holds each vertex
+			}
 		}
 	}
-	// a growing list doubles, so up to half of it is unused
-	node += ranks * u.minibatch * rows * 2 * 8
+	if s.job.Sums {
+		node += 4 * ranks * u.minibatch // what divided caches decide about
+	}
+	node += ranks * u.minibatch * rows * 2 * 8 // lists grow by doubling
 	return int64(s.nodesTogether(together)) * (ranks*s.rankBytes(each, u, capacity) + node)
 }
 
@@ -147,8 +152,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		if p.Static() {
 			ranking = max(ranking, 4*n+scratch)
 			for _, rows := range capacity {
-				// a static policy is then played step by step too
-				if (s.job.Sums || s.job.FetchesAsNodes()) && !p.None() {
+				if (s.job.Sums || s.byNode()) && !p.None() { // the policy is played
 					bytes += p.Bytes(policy.Size{Vertices: n, Rows: int64(rows)})
 				}
 			}

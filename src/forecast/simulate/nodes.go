@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
 	"halognn/src/base/mem"
 	"halognn/src/base/trace"
@@ -12,22 +13,23 @@ import (
 	"halognn/src/rows/cache"
 	"halognn/src/rows/exchange"
 	"halognn/src/rows/policy"
+	"halognn/src/step/job"
+	"halognn/src/step/parallel"
 	"halognn/src/topology/graph"
 )
 
-// If the ranks of a node fetch as one (job.FetchesAsNodes), a turn takes one minibatch of each rank
-// of the node. A row that several minibatches of the turn lack is fetched once, for the first of
-// these ranks. Every minibatch is sampled twice, because an oracle chooses rows by the counts of
-// all minibatches.
+// If ranks of a node fetch as one (job.FetchesAsNodes), minibatches are looked at in turn, one of
+// each rank of the node: a row that several of these lack is fetched once, for the first rank. If
+// they only divide caches, and owners add rows, each rank fetches what it lacks. Every minibatch is
+// sampled twice, because what an oracle keeps depends on all of them.
 
-// node counts what the ranks of one node fetch as one.
+// node counts what the ranks of one node fetch.
 type node struct {
 	*Simulation
-	ranks []*counter
-	sells []*seller // [ranks] the dynamic caches that the ranks divide, one seller for each rank
-	// [all ranks] for each rank as an owner: index of the rank of this node that fetches (buys) the
-	// owner's rows for the node; -1 for an owner on this node
-	buyer  []int
+	asOne  bool
+	ranks  []*counter
+	sells  []*seller // [ranks] for caches that change and that the ranks divide
+	buyer  []int     // [all ranks] index of the rank that buys the rows of each owner; -1: near
 	parts  graph.PartIndex
 	byPart []byPart   // [ranks] remote vertices of each rank in this turn, by part
 	tally  [][]*tally // [policies][sizes]
@@ -37,11 +39,19 @@ type node struct {
 	place []int32  // [N] the vertex's place in the list of that pass
 	union []uint32 // [N] number of turns in which some rank reads each remote vertex
 
-	scores [][]float32 // scores of the policies whose caches the ranks divide
+	scores [][]float32 // of policies whose caches are divided
+
+	turns      int                // minibatches of each rank so far
+	bought     [][]graph.VertexID // [ranks] with sums: rows that divided caches decide about
+	edges      []graph.VertexID   // edges that the ranks read in a turn, of other nodes
+	edgeRows   int64              // those fetched
+	edgeShared int64              // those that another rank fetches
+	d          cache.Decision     // about a static cache that the ranks divide
 }
 
 // tally counts one policy with one size of cache.
 type tally struct {
+	places  [][]int16 // [ranks] with sums: who holds each vertex of a divided static cache
 	total   trace.Counters
 	trace   Trace    // counts of each step; nil for a static policy
 	filled  int64    // number of rows put into the caches before the first step
@@ -70,12 +80,17 @@ type byPart struct {
 // that the ranks of the node want from this rank.
 type seller struct {
 	counter
-	wanted []graph.VertexID // vertices wanted in this turn
-	// ring of the latest turns: for each wanted row, the number of ranks that want it
-	by [][]int32
-	// ring of the latest turns: for each wanted row, 1 if the seller's own rank wants it
-	self [][]uint8
-	n    int // number of turns so far
+	wanted []graph.VertexID
+	by     [][]int32 // a ring like the history: number of ranks that want each row
+	self   [][]uint8 // 1 if the buyer itself does
+	n      int       // number of minibatches so far
+	// with sums: the first minibatches with all that the node reads, by which caches open
+	opening *policy.History
+}
+
+// byNode reports whether the ranks of a node are counted together.
+func (s *Simulation) byNode() bool {
+	return s.job.FetchesAsNodes() || s.job.Sums && s.job.Cache.Shared()
 }
 
 // countedNodes counts all policies and sizes. Several nodes are counted at a time; the argument
@@ -118,8 +133,9 @@ func (s *Simulation) mostRanks() (most int) {
 // node simulates the ranks of a node.
 func (s *Simulation) node(m *access.Graph, ranks []int, workers int) (*Result, error) {
 	vertices := int(s.shards.Vertices)
-	n := &node{Simulation: s, buyer: make([]int, s.job.Ranks),
-		parts: graph.NewPartIndex(s.shards.Offsets), byPart: make([]byPart, len(ranks)),
+	n := &node{Simulation: s, asOne: s.job.FetchesAsNodes(), buyer: make([]int, s.job.Ranks),
+		bought: make([][]graph.VertexID, len(ranks)),
+		parts:  graph.NewPartIndex(s.shards.Offsets), byPart: make([]byPart, len(ranks)),
 		last: mem.Make[uint32](vertices), place: mem.Make[int32](vertices),
 		union: mem.Make[uint32](vertices)}
 	defer n.free()
@@ -165,6 +181,9 @@ func (n *node) free() {
 	}
 	for _, s := range n.sells {
 		s.counter.free()
+		if s.opening != nil {
+			s.opening.Free()
+		}
 		mem.Free(s.wanted)
 		for i := range s.by {
 			mem.Free(s.by[i])
@@ -177,20 +196,31 @@ func (n *node) free() {
 	for _, b := range n.byPart {
 		mem.Free(b.ids)
 	}
+	for _, t := range slices.Concat(n.tally...) {
+		for _, device := range t.places {
+			mem.Free(device)
+		}
+	}
+	for _, ids := range n.bought {
+		mem.Free(ids)
+	}
+	n.d.Free()
+	mem.Free(n.edges)
 	mem.Free(n.last)
 	mem.Free(n.place)
 	mem.Free(n.union)
 }
 
 // placed reports whether the ranks of the node divide the rows of a static cache of the i-th
-// policy. Such a cache needs no player: a rank fetches the rows that no rank of the node caches.
+// policy. These need no player: a row that the node holds is fetched by none of its ranks. With
+// sums each minibatch is looked at, as what is added depends on it.
 func (n *node) placed(i int) bool {
 	return n.shared != nil && n.policies[i].Static() && !n.policies[i].None()
 }
 
-// divided reports whether the ranks of the node divide a dynamic cache of the i-th policy.
-func (n *node) divided(i int) bool {
-	return !n.policies[i].Static() && n.own[i].Placement == policy.PlacementGroup
+// divided reports whether they divide a cache of the i-th policy that changes.
+func (s *Simulation) divided(i int) bool {
+	return !s.policies[i].Static() && s.own[i].Placement == policy.PlacementGroup
 }
 
 // open adds the players of all ranks.
@@ -225,6 +255,11 @@ func (n *node) open(m *access.Graph, ranks []int, workers int) error {
 				case err != nil:
 					return err
 				case n.placed(i):
+					if n.job.Sums {
+						device, slot := n.shared[ranks[0]][i][size].Lookup(k)
+						mem.Free(slot)
+						t.places = append(t.places, device)
+					}
 				case n.divided(i):
 					bought := n.job.Bought(c.rank, readers[k])
 					p := n.sells[k].addPlayer(m, bought, i, size, capacity[size], scores)
@@ -239,7 +274,17 @@ func (n *node) open(m *access.Graph, ranks []int, workers int) error {
 	for k, c := range n.ranks {
 		s := n.sells[k]
 		c.recent, s.recent = policy.NewHistory(most), policy.NewHistory(sold)
+		if n.job.Sums {
+			c.sums = parallel.NewSumCounter(n.job.Model.Needs(), n.shards.Topology(),
+				job.NewChooser(n.job), most)
+		}
 		s.by, s.self = make([][]int32, sold+1), make([][]uint8, sold+1)
+		if n.job.Sums {
+			s.opening = policy.NewHistory(sold)
+			for _, p := range s.playing {
+				p.OpenBy(s.opening)
+			}
+		}
 	}
 	return nil
 }
@@ -297,18 +342,30 @@ func (n *node) take(turn []*minibatch) error {
 			}
 		}
 	}
+	if err := n.countShared(turn); err != nil {
+		return err
+	}
 	for k, c := range n.ranks {
-		c.recent.Add(turn[k].remote, nil)
+		var worth []uint8
+		if c.sums != nil {
+			worth = c.sums.Add(turn[k].sampled, turn[k].x, &turn[k].plan)
+		}
+		c.recent.Add(turn[k].remote, worth)
 		for _, p := range c.playing {
 			t := n.tally[p.policy][p.size]
 			err := p.Advance(c.recent, turn[k].ends, func(i int, d *cache.Decision) {
-				t.lack(i, c.recent.Remote(i), d)
+				t.lack(c, i, d)
 			})
 			if err != nil {
 				return fmt.Errorf("rank %d, policy %s: %w", c.rank, p.Name(), err)
 			}
 		}
+		if c.sums != nil {
+			n.placedSums(k)
+			n.boughtSums(k)
+		}
 	}
+	n.turns++
 	for k := range n.sells {
 		if err := n.sell(k, turn); err != nil {
 			return err
@@ -322,9 +379,112 @@ func (n *node) take(turn []*minibatch) error {
 	return nil
 }
 
-// lack notes the rows that one more rank fetches for its i-th minibatch. They follow from the
-// decision d of its cache.
-func (t *tally) lack(i int, remote []graph.VertexID, d *cache.Decision) {
+// countShared counts the rows of edges and the learned rows that the ranks fetch as one.
+func (n *node) countShared(turn []*minibatch) error {
+	if !n.asOne {
+		return nil
+	}
+	n.turn++
+	for k, c := range n.ranks {
+		if c.learns != nil {
+			of, err := c.learns.Count(turn[k].sampled)
+			if err != nil {
+				return err
+			}
+			fetched := int64(0)
+			for v := range c.learns.Rows() {
+				far := n.buyer[n.parts.Find(uint32(v))*n.job.Ranks/n.shards.Parts] >= 0
+				if !far || n.last[v] != n.turn {
+					fetched++
+				}
+				if far {
+					n.last[v] = n.turn
+				}
+			}
+			c.learns.Share(&of, fetched)
+			c.learned.Add(of)
+		}
+	}
+	if n.job.Model.EdgeIn == 0 {
+		return nil
+	}
+	n.edges = n.edges[:0]
+	for k, c := range n.ranks {
+		if err := c.listEdges(turn[k].sampled); err != nil {
+			return err
+		}
+		at := len(n.edges)
+		n.edges = mem.Grow(n.edges, at+len(c.edges))
+		copy(n.edges[at:], c.edges)
+	}
+	slices.Sort(n.edges)
+	fetched := int64(len(slices.Compact(n.edges)))
+	n.edgeRows, n.edgeShared = n.edgeRows+fetched, n.edgeShared+int64(len(n.edges))-fetched
+	return nil
+}
+
+// placedSums notes what the k-th rank lacks of the current minibatch if owners add rows, for static
+// caches that the ranks divide.
+func (n *node) placedSums(k int) {
+	c := n.ranks[k]
+	remote := c.recent.Remote(n.turns)
+	for _, t := range slices.Concat(n.tally...) {
+		if t.places == nil {
+			continue
+		}
+		d, hits := &n.d, trace.Counters{}
+		d.Clear()
+		d.Slot = mem.Grow(d.Slot, len(remote))
+		for i, v := range remote {
+			d.Slot[i] = 0
+			switch at := int(t.places[k][v]); {
+			case at < 0:
+				d.Slot[i] = -1
+				d.Misses++
+			case at == k:
+				hits.Cached++
+			default:
+				hits.PeerCached++
+			}
+		}
+		hits.Peer = hits.PeerCached
+		l := t.lack(c, n.turns, d)
+		l.d.Cached -= hits.PeerCached // lack counts all as the rank's own
+		l.d.PeerCached, l.d.Peer = l.d.PeerCached+hits.PeerCached, l.d.Peer+hits.Peer
+	}
+}
+
+// boughtSums lists the rows of the current minibatch of the k-th rank that travel if no buyer holds
+// any, about which divided caches decide, and counts the sums.
+func (n *node) boughtSums(k int) {
+	c, none := n.ranks[k], cache.Decision{}
+	remote := c.recent.Remote(n.turns)
+	sums, rows := c.summed(n.turns, &none)
+	n.bought[k] = mem.Grow(n.bought[k][:0], len(rows))
+	for i, at := range rows {
+		n.bought[k][i] = remote[at]
+	}
+	for i, sizes := range n.tally {
+		for _, t := range sizes {
+			if n.divided(i) {
+				t.count(n.turns, &sums)
+			}
+		}
+	}
+}
+
+// summed returns the sums that travel for a minibatch after a decision, with their bytes and those
+// of their members' ids, and which remote rows travel, as indices.
+func (c *counter) summed(minibatch int, d *cache.Decision) (trace.Counters, []int32) {
+	n := c.sums.Count(minibatch, d)
+	rows, bytes := c.sums.Travels(minibatch)
+	return trace.Counters{Sums: n.Sums, Summed: n.Summed, RowBytes: bytes,
+		IDBytes: n.IDBytes - n.Remote*exchange.IDBytes}, rows
+}
+
+// lack notes what the next rank, whose counter is c, lacks of its i-th minibatch.
+func (t *tally) lack(c *counter, i int, d *cache.Decision) *lacks {
+	remote := c.recent.Remote(i)
 	for i-t.first >= len(t.waiting) {
 		l := new(lacks)
 		if n := len(t.spare); n > 0 {
@@ -335,16 +495,26 @@ func (t *tally) lack(i int, remote []graph.VertexID, d *cache.Decision) {
 	}
 	l := t.waiting[i-t.first]
 	l.ranks++
-	c := d.Counters()
-	l.d.Add(trace.Counters{Cached: c.Cached, Evictions: c.Evictions, Replacements: c.Replacements})
-	for k, slot := range d.Slot {
-		if slot < 0 {
+	of := d.Counters()
+	l.d.Add(trace.Counters{Cached: of.Cached, Evictions: of.Evictions,
+		Replacements: of.Replacements})
+	if c.sums != nil {
+		sums, rows := c.summed(i, d)
+		l.d.Add(sums)
+		for _, k := range rows {
 			l.rows = append(l.rows, int64(remote[k])<<1)
+		}
+	} else {
+		for k, slot := range d.Slot {
+			if slot < 0 {
+				l.rows = append(l.rows, int64(remote[k])<<1)
+			}
 		}
 	}
 	for _, v := range d.Early {
 		l.rows = append(l.rows, int64(v)<<1|1)
 	}
+	return l
 }
 
 // merge counts the minibatches about which all ranks have decided. A row that several ranks lack is
@@ -356,7 +526,7 @@ func (n *node) merge(t *tally) {
 		n.turn++
 		for _, row := range l.rows {
 			v, early := graph.VertexID(row>>1), row&1
-			if n.last[v] == n.turn {
+			if n.asOne && n.last[v] == n.turn {
 				l.d.Shared += 1 - early
 				continue
 			}
@@ -367,12 +537,24 @@ func (n *node) merge(t *tally) {
 				l.d.RowBytes += int64(kinds.Size(v))
 			}
 		}
+		n.addBytes(&l.d)
 		t.count(t.first, &l.d)
 		t.first, t.waiting, t.spare = t.first+1, t.waiting[1:], append(t.spare, l)
 	}
 }
 
-// count adds the decisions about the i-th minibatches of the ranks.
+// addBytes adds the bytes of the rows and their ids, if owners add rows.
+func (n *node) addBytes(d *trace.Counters) {
+	if !n.job.Sums {
+		return
+	}
+	d.IDBytes += d.Remote * exchange.IDBytes
+	if n.job.Kinds() == nil {
+		d.RowBytes += d.Remote * int64(n.shards.RowBytes())
+	}
+}
+
+// count adds what was decided about the i-th minibatches.
 func (t *tally) count(i int, d *trace.Counters) {
 	t.total.Add(*d)
 	if t.trace != nil {
@@ -387,35 +569,21 @@ func (n *node) sell(k int, turn []*minibatch) error {
 	if len(s.playing) == 0 {
 		return nil
 	}
-	n.turn++
-	at := s.n % len(s.by)
-	by, self := s.by[at][:0], s.self[at][:0]
-	s.wanted = s.wanted[:0]
+	if n.job.Sums && s.n <= s.opening.Window() { // runs open it before ranks choose sums
+		for rank, m := range turn {
+			n.byPart[rank].sort(m.remote, n)
+		}
+		n.want(k)
+		s.opening.Add(s.wanted, nil)
+	}
 	for rank, m := range turn {
-		n.byPart[rank].sort(m.remote, n)
-	}
-	// owner by owner, so that vertices are in the order of exchange.Merge
-	for owner, buyer := range n.buyer {
-		if buyer != k {
-			continue
+		wants := m.remote
+		if n.job.Sums {
+			wants = n.bought[rank]
 		}
-		for rank := range turn {
-			for _, v := range n.byPart[rank].of(owner, n) {
-				if n.last[v] != n.turn {
-					u := len(by)
-					n.last[v], n.place[v] = n.turn, int32(u)
-					s.wanted = mem.Grow(s.wanted, u+1)
-					by, self = mem.Grow(by, u+1), mem.Grow(self, u+1)
-					s.wanted[u], by[u], self[u] = v, 0, 0
-				}
-				by[n.place[v]]++
-				if rank == k {
-					self[n.place[v]] = 1
-				}
-			}
-		}
+		n.byPart[rank].sort(wants, n)
 	}
-	s.by[at], s.self[at] = by, self
+	n.want(k)
 	s.n++
 	s.recent.Add(s.wanted, nil)
 	for _, p := range s.playing {
@@ -433,6 +601,7 @@ func (n *node) sell(k int, turn []*minibatch) error {
 				c.PeerCached += int64(by[u] - int32(self[u]))
 			}
 			c.Peer = c.PeerCached
+			n.addBytes(&c)
 			t.count(i, &c)
 		})
 		if err != nil {
@@ -442,7 +611,37 @@ func (n *node) sell(k int, turn []*minibatch) error {
 	return nil
 }
 
-// sort sorts vertices by part. The vertices of one part keep their order.
+// want lists what the ranks want of the k-th one, each row once, from the lists by part.
+func (n *node) want(k int) {
+	n.turn++
+	s := n.sells[k]
+	at := s.n % len(s.by)
+	by, self := s.by[at][:0], s.self[at][:0]
+	s.wanted = s.wanted[:0]
+	for owner, buyer := range n.buyer { // in the order of exchange.Merge
+		if buyer != k {
+			continue
+		}
+		for rank := range n.ranks {
+			for _, v := range n.byPart[rank].of(owner, n) {
+				if n.last[v] != n.turn {
+					u := len(by)
+					n.last[v], n.place[v] = n.turn, int32(u)
+					s.wanted = mem.Grow(s.wanted, u+1)
+					by, self = mem.Grow(by, u+1), mem.Grow(self, u+1)
+					s.wanted[u], by[u], self[u] = v, 0, 0
+				}
+				by[n.place[v]]++
+				if rank == k {
+					self[n.place[v]] = 1
+				}
+			}
+		}
+	}
+	s.by[at], s.self[at] = by, self
+}
+
+// sort sorts vertices by part; those of a part keep their order.
 func (b *byPart) sort(ids []graph.VertexID, n *node) {
 	if b.ends == nil {
 		b.ends = make([]int, n.shards.Parts)
@@ -474,7 +673,13 @@ func (b *byPart) of(owner int, n *node) []graph.VertexID {
 
 // settle writes the counts of the node into the result.
 func (n *node) settle(r *Result) {
+	r.EdgeRows, r.EdgeShared = n.edgeRows, n.edgeShared
+	r.Learned = parallel.LearnedCounts{}
 	for k, c := range n.ranks {
+		r.Learned.Add(c.learned)
+		if c.sums != nil {
+			c.used.sums, _ = c.sums.Bytes()
+		}
 		r.used.atLeast(c.used)
 		bytes := int64(0)
 		for _, of := range [][]*player{c.playing, n.sells[k].playing} {
@@ -492,7 +697,8 @@ func (n *node) settle(r *Result) {
 			if n.placed(i) {
 				n.settlePlaced(i, size, t)
 			}
-			r.Rows[i][size], r.Totals[i][size], r.Traces[i][size] = t.total.Remote, t.total, t.trace
+			r.Rows[i][size] = t.total.Remote + t.total.Sums
+			r.Totals[i][size], r.Traces[i][size] = t.total, t.trace
 			r.Peer[i][size], r.Shared[i][size] = t.total.PeerCached, t.total.Shared
 			r.Filled[i][size] = t.filled
 		}
@@ -503,9 +709,12 @@ func (n *node) settle(r *Result) {
 func (n *node) settlePlaced(which, size int, t *tally) {
 	place := n.shared[n.ranks[0].rank][which][size]
 	for self, c := range n.ranks {
+		t.filled += int64(len(place.Held(self)))
+		if n.job.Sums { // minibatch by minibatch
+			continue
+		}
 		device, slot := place.Lookup(self)
 		mem.Free(slot)
-		t.filled += int64(len(place.Held(self)))
 		for v, reads := range c.accesses {
 			switch d := int(device[v]); {
 			case d < 0:
@@ -525,5 +734,7 @@ func (n *node) settlePlaced(which, size int, t *tally) {
 		}
 		mem.Free(device)
 	}
-	t.total.Shared -= t.total.Remote
+	if !n.job.Sums {
+		t.total.Shared -= t.total.Remote
+	}
 }

@@ -43,7 +43,7 @@ func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows i
 	p, d := c.policies[i], &player{policy: i, size: size, perStep: c.job.Minibatches()}
 	d.Player = policy.NewPlayer(p, policy.Setup{
 		Graph: m, Workload: r, Settings: c.own[i], Capacity: rows, Window: c.windows[i][size],
-		Scores: scores, Sums: c.job.Sums,
+		Scores: scores, Sums: c.job.Sums && !c.divided(i),
 	})
 	if !p.Static() && !p.Hindsight {
 		d.trace = make(Trace, c.job.Epochs*c.job.Steps())

@@ -38,8 +38,13 @@ func (r *Result) edgeRows() [][]string {
 		return rows
 	}
 	each := float64(r.EdgeRows) / float64(r.Options.Epochs)
-	return append(rows, []string{"edge_rows", fmt.Sprintf("%.1f", each)},
+	rows = append(rows, []string{"edge_rows", fmt.Sprintf("%.1f", each)},
 		[]string{"edge_bytes", fmt.Sprintf("%.0f", each*float64(4*r.edgeIn+exchange.IDBytes))})
+	if r.EdgeShared > 0 {
+		rows = append(rows, []string{"shared_edge_rows",
+			fmt.Sprintf("%.1f", float64(r.EdgeShared)/float64(r.Options.Epochs))})
+	}
+	return rows
 }
 
 // gradients returns the table of what the sums of gradients cost in an epoch. It has no lines below
@@ -67,6 +72,7 @@ func (r *Result) learned() [][]string {
 	return append(rows, [][]string{
 		{"learned_rows", each(r.Learned.Rows)},
 		{"learned_sums", each(r.Learned.Sums)},
+		{"shared_learned_rows", each(r.Learned.Shared)},
 		{"learned_bytes, gradients too", each(r.Learned.Bytes)},
 	}...)
 }

@@ -41,7 +41,7 @@ func (s *Simulation) Run() (*Result, error) {
 	}
 	count := s.counted
 	switch {
-	case s.job.FetchesAsNodes():
+	case s.byNode():
 		count = s.countedNodes
 	case s.job.FavoursNear():
 		count = s.countedNear
@@ -108,6 +108,7 @@ func (r *Result) add(o *Result) {
 	r.Remote += o.Remote
 	r.Asked.add(o.Asked)
 	r.EdgeRows += o.EdgeRows
+	r.EdgeShared += o.EdgeShared
 	r.Learned.Add(o.Learned)
 	for i, n := range o.Each {
 		r.Each[i] += n

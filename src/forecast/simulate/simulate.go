@@ -133,10 +133,9 @@ func (o *Options) Check() error {
 		reject("simulate cannot count sums if draws depend on the cache; set " +
 			"exchange.sums=off, or sample.locality=1")
 	}
-	if o.fetchesAsNodes() && (o.Sums || o.Locality.Favours()) {
-		reject("simulate cannot count nodes that fetch as one together with sums, or with draws " +
-			"that depend on the cache; set exchange.nodes=off, or exchange.sums=off and " +
-			"sample.locality=1")
+	if o.fetchesAsNodes() && o.Locality.Favours() {
+		reject("simulate counts nodes that fetch as one with draws that do not depend on the " +
+			"cache; set exchange.nodes=off, or sample.locality=1")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
 		reject("last-short needs a batch, seeds and a stream of seeds for each rank; set " +
@@ -146,11 +145,6 @@ func (o *Options) Check() error {
 		reject("with cache.source=%s all rows are remote and a rank has no halo; give alphas, and "+
 			"no halo fractions",
 			policy.SourceFiles)
-	}
-	if o.Sums && o.Cache.Shared() {
-		reject("simulate counts sums only with caches that ranks do not share; set "+
-			"cache.placement=%s",
-			policy.PlacementOwn)
 	}
 	if len(o.Policies) == 0 {
 		reject("there are no policies; name some of %v", Policies())
@@ -310,7 +304,8 @@ type Result struct {
 	Each        []int64 // [Epochs*Steps] rows of each step without a cache
 	Asked       Asked   // what sampling would cost in all epochs with a partitioned topology
 	AskingHops  int     // hops of a minibatch that ask other ranks
-	EdgeRows    int64   // feature rows of edges fetched in all epochs, if the model reads some
+	EdgeRows    int64   // rows of edges fetched in all epochs, if the model reads some
+	EdgeShared  int64   // those that another rank of the node fetches
 	// learned rows fetched in all epochs, and their gradients, if the model learns rows
 	Learned   parallel.LearnedCounts
 	Gradients int64 // bytes that all ranks send each other in all epochs to add gradients

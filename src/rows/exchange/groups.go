@@ -298,8 +298,20 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	}
 }
 
-// AddRows adds to rows[k] the number of rows of kind k that travel by the last choice. The last
-// call of Counts, with the same g and w, made this choice.
+// Rows returns which vertices travel as rows by the choice of the last Counts, as indices into the
+// list of remote vertices; early rows are not among them.
+func (c *Chooser) Rows() []int32 { return c.rows }
+
+// SumBytes returns the bytes of the sums that the last Counts, which had the same g, has chosen.
+func (c *Chooser) SumBytes(g *Groups) (bytes int64) {
+	for _, group := range c.chosen {
+		bytes += int64(c.kindOf(g, group).sum)
+	}
+	return bytes
+}
+
+// AddRows adds to rows[k] the number of rows of kind k that travel by the choice of the last
+// Counts, which had the same g and w.
 func (c *Chooser) AddRows(g *Groups, w Wants, rows []float64) {
 	if len(c.costs) == 1 {
 		rows[0] += float64(len(c.rows) + len(w.Early))

@@ -6,6 +6,7 @@ import (
 
 	"halognn/src/base/mem"
 	"halognn/src/devices/compute"
+	"halognn/src/topology/graph"
 )
 
 // This file has the sums of learned rows, for which readers send gradients back (Sums.Back). The
@@ -87,8 +88,23 @@ func (x *Exchange) AskedMembers(p *Plan, rank int) (n int) {
 	return n
 }
 
-// AskBytes returns the bytes that travel to request the rows and sums of p, and the bytes of the
-// owners' bits that say which of them are late.
+// AskedRows yields the vertices whose rows p requests, before SliceRows. The exchange has no Node.
+func (x *Exchange) AskedRows(p *Plan) iter.Seq[graph.VertexID] {
+	return func(yield func(graph.VertexID) bool) {
+		ids := p.askIDs
+		for r, numbers := range p.askNumbers {
+			for _, id := range ids[:x.rowsAsked(p.asked, r)] {
+				if !yield(graph.VertexID(x.offsets[r*x.perRank] + int64(id))) {
+					return
+				}
+			}
+			ids = ids[numbers:]
+		}
+	}
+}
+
+// AskBytes returns the bytes by which p requests rows and sums, and by which owners answer which of
+// them are late.
 func (p *Plan) AskBytes() (bytes int64) {
 	for r, numbers := range p.askNumbers {
 		bytes += int64(numbers*IDBytes + (p.askRows[r]+7)/8)

@@ -38,6 +38,9 @@ func (h *History) Add(remote []graph.VertexID, worth []uint8) {
 // Remote returns the remote vertices of a minibatch that is still kept.
 func (h *History) Remote(i int) []graph.VertexID { return h.remote[i%len(h.remote)] }
 
+// Window returns how many minibatches are kept besides the last.
+func (h *History) Window() int { return len(h.remote) - 1 }
+
 // Free frees the memory.
 func (h *History) Free() {
 	for i := range h.remote {
@@ -52,7 +55,8 @@ func (h *History) Free() {
 type Player struct {
 	policy *Policy
 	setup  Setup
-	cache  cache.Policy // nil until the policy is open
+	opens  *History     // see OpenBy; nil: by the history of Advance
+	cache  cache.Policy // nil until it may be opened
 	fed    int          // number of minibatches fed so far
 	next   int          // number of the next minibatch to decide about
 	held   int          // number of rows held before the first step
@@ -62,6 +66,10 @@ type Player struct {
 
 // NewPlayer makes the player of a policy. The player sets Setup.Ahead itself.
 func NewPlayer(p *Policy, s Setup) *Player { return &Player{policy: p, setup: s} }
+
+// OpenBy lets the policy open by the first minibatches of another history, which may have other
+// vertices than those about which it decides.
+func (p *Player) OpenBy(h *History) { p.opens = h }
 
 // Name returns the name of the policy.
 func (p *Player) Name() string { return p.policy.Name }
@@ -78,8 +86,14 @@ func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cach
 		if h.n <= p.setup.Window && !last {
 			return nil
 		}
+		by := h
+		if p.opens != nil {
+			by = p.opens
+		}
+		// where a longer window is kept for other players, the run has its own
+		n := min(by.n, p.setup.Window+1)
 		p.setup.Ahead = iter.Seq[[]graph.VertexID](func(yield func([]graph.VertexID) bool) {
-			for i := 0; i < h.n && yield(h.Remote(i)); i++ {
+			for i := 0; i < n && yield(by.Remote(i)); i++ {
 			}
 		})
 		opened, held, err := p.policy.Decide(&p.setup)

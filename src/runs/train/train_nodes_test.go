@@ -262,14 +262,12 @@ func TestTypedNodesThatFetchAsOneKeepTheNumbers(t *testing.T) {
 		c.change(&o)
 		off, on := asNodes(t, s, 4, 2, o, false), asNodes(t, s, 4, 2, o, true)
 		holdToEachOther(t, off, on, true)
-		if !o.Sums {
-			o.AsNodes, o.Ranks, o.RanksPerNode = true, 4, 2
-			r := simulatedNodes(t, s, o)
-			all, epochs := r.Totals[0][1], int64(o.Epochs)
-			if all.Remote/epochs != on.Remote || all.Shared/epochs != on.Shared ||
-				all.RowBytes/epochs != on.RemoteBytes {
-				t.Errorf("%+v are simulated, %+v counted", all, on.Rows)
-			}
+		o.AsNodes, o.Ranks, o.RanksPerNode = true, 4, 2
+		r := simulatedNodes(t, s, o)
+		all, epochs := r.Totals[0][1], int64(o.Epochs)
+		if all.Remote/epochs != on.Remote || all.Shared/epochs != on.Shared ||
+			all.RowBytes/epochs != on.RemoteBytes || all.Sums/epochs != on.Sums {
+			t.Errorf("%+v are simulated, %+v counted", all, on.Rows)
 		}
 		if t.Failed() {
 			t.Fatal(c.name)
@@ -343,6 +341,19 @@ func TestNodesShareEdgeAndLearnedRows(t *testing.T) {
 				b.Late > a.Late || off.NodeBytes != 0 {
 				t.Errorf("learned rows: %+v, and as nodes %+v", a, b)
 			}
+			o.AsNodes, o.Ranks, o.RanksPerNode = true, c.ranks, 2
+			r, n := simulatedNodes(t, s, o), int64(o.Epochs)
+			got := [...]int64{r.Learned.Rows + r.Learned.Sums, r.Learned.Shared, r.Learned.Sums,
+				r.EdgeRows, r.EdgeShared, r.Learned.Bytes}
+			gradients := a.Rows / 2 // those of off are as many as its rows and sums
+			want := [...]int64{b.Rows - gradients, b.Shared, b.Sums / 2, on.EdgeRows, on.EdgeShared,
+				b.Bytes}
+			for i := range got {
+				if d := got[i]/n - want[i]; d < -1 || d > 1 {
+					t.Errorf("%v are simulated, in %d epochs, and %v counted in each", got, n, want)
+					break
+				}
+			}
 			if (c.data == edges) != (off.EdgeRows > 0) || off.EdgeShared != 0 ||
 				// three ranks of this graph read no edge twice
 				c.data == edges && c.ranks > 3 && (apart(off.EdgeRows, on.EdgeRows,
@@ -396,6 +407,8 @@ func TestNodesThatFetchAsOneAreSimulatedRowForRow(t *testing.T) {
 		s.Placement, s.PeerCost = policy.PlacementGroup, 0.3
 		return s
 	}
+	sums := func(o *Options) { o.Sums = true }
+	weighted := func(o *Options) { o.Model.Kind, o.Sums = "gcn", true }
 	for _, c := range []struct {
 		policy string
 		ranks  int
@@ -417,6 +430,13 @@ func TestNodesThatFetchAsOneAreSimulatedRowForRow(t *testing.T) {
 		{policy.Prefetch, 3, group(rounds), func(o *Options) { o.Cache.Initial = policy.VIP }},
 		{policy.Lookahead, 4, group(policy.Settings{Window: 3, Level: true}), nil},
 		{policy.Lookahead, 3, group(policy.Settings{}), nil},
+		{policy.None, 4, policy.Settings{}, sums},
+		{policy.VIP, 3, policy.Settings{}, sums},
+		{policy.Oracle, 4, group(policy.Settings{}), sums},
+		{policy.VIP, 4, group(policy.Settings{}), weighted},
+		{policy.Lookahead, 4, policy.Settings{Window: 3}, sums},
+		{policy.Sieve, 4, group(policy.Settings{}), sums},
+		{policy.Lookahead, 3, group(policy.Settings{}), weighted},
 	} {
 		shards, o := generatedIn(t, c.ranks), sageOptions()
 		o.Cache, o.Batch, o.Epochs, o.EvalEvery = c.with, 5, 3, 0
@@ -432,7 +452,11 @@ func TestNodesThatFetchAsOneAreSimulatedRowForRow(t *testing.T) {
 		p, n := 0, int64(o.Epochs)
 		all := r.Totals[p][1]
 		for what, x := range map[string][2]int64{
-			"fetched": {r.Rows[p][1] / n, got.Remote}, "shared": {r.Shared[p][1] / n, got.Shared},
+			"fetched":   {all.Remote / n, got.Remote},
+			"vectors":   {r.Rows[p][1] - all.Remote, all.Sums},
+			"sums":      {all.Sums / n, got.Sums},
+			"summed":    {all.Summed / n, got.Summed},
+			"shared":    {r.Shared[p][1] / n, got.Shared},
 			"of peers":  {r.Peer[p][1] / n, got.PeerCached},
 			"found":     {all.Cached / n, got.Cached},
 			"early":     {all.Early / n, got.Early + got.Replaced},
@@ -456,6 +480,24 @@ func TestNodesThatFetchAsOneAreSimulatedRowForRow(t *testing.T) {
 		if left := mem.Allocated() - before; left != 0 {
 			t.Errorf("%s: %d bytes were not given back", name, left)
 		}
+	}
+}
+
+// Where owners add rows and ranks divide a static cache, each rank fetching what it lacks, what
+// travels is simulated row for row and sum for sum.
+func TestSumsBesideDividedCachesAreSimulated(t *testing.T) {
+	race.Alone(t)
+	shards, o := generatedIn(t, 4), sageOptions()
+	o.Sums, o.Epochs, o.EvalEvery = true, 2, 0
+	o.Cache = policy.Settings{Policy: policy.VIP, Alpha: 0.1, Placement: policy.PlacementGroup,
+		PeerCost: 0.3}
+	got := asNodes(t, shards, 4, 2, o, false)
+	o.Ranks, o.RanksPerNode = 4, 2
+	all := simulatedNodes(t, shards, o).Totals[0][1].Per(int64(o.Epochs))
+	if all.Remote != got.Remote || all.Sums != got.Sums || all.Summed != got.Summed ||
+		all.Cached != got.Cached || all.PeerCached != got.PeerCached || all.Shared != 0 ||
+		got.Sums == 0 || got.PeerCached == 0 || all.IDBytes != got.IDBytes {
+		t.Errorf("%+v are simulated, %+v counted", all, got.Rows)
 	}
 }
 

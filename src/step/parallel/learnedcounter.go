@@ -1,8 +1,11 @@
 package parallel
 
 import (
+	"iter"
+
 	"halognn/src/model/nn"
 	"halognn/src/rows/exchange"
+	"halognn/src/topology/graph"
 	"halognn/src/topology/sample"
 )
 
@@ -26,6 +29,7 @@ func NewLearnedCounter(model nn.Config, t *sample.Topology, x *exchange.Exchange
 // LearnedCounts count what a rank receives for minibatches.
 type LearnedCounts struct {
 	Rows, Sums int64
+	Shared     int64 // rows that another rank of the node fetches
 	Bytes      int64 // bytes of rows and sums, of their ids and late bits, and of the gradients
 	RowBytes   int64 // number of bytes if owners made no sums
 	Members    int64 // number of rows that owners add
@@ -33,7 +37,7 @@ type LearnedCounts struct {
 
 // Add adds the counts o.
 func (c *LearnedCounts) Add(o LearnedCounts) {
-	c.Rows, c.Sums = c.Rows+o.Rows, c.Sums+o.Sums
+	c.Rows, c.Sums, c.Shared = c.Rows+o.Rows, c.Sums+o.Sums, c.Shared+o.Shared
 	c.Bytes, c.RowBytes = c.Bytes+o.Bytes, c.RowBytes+o.RowBytes
 	c.Members += o.Members
 }
@@ -62,6 +66,17 @@ func (c *LearnedCounter) Count(m *sample.Minibatch) (n LearnedCounts, err error)
 	}
 	n.RowBytes = (n.Rows + p.Summed) * (both + exchange.IDBytes)
 	return n, nil
+}
+
+// Rows yields the vertices whose rows the rank requests for the last minibatch.
+func (c *LearnedCounter) Rows() iter.Seq[graph.VertexID] { return c.x.AskedRows(&c.of.plan) }
+
+// Share counts n, which is that of a rank for itself, as of a rank whose node fetches as one: it
+// fetches so many of the rows, and asks for them apart from naming all that it reads.
+func (c *LearnedCounter) Share(n *LearnedCounts, fetched int64) {
+	size := int64(4 * c.model.Learned)
+	n.Bytes += fetched*(exchange.IDBytes+size) - n.Rows*size
+	n.Rows, n.Shared = fetched, n.Rows-fetched
 }
 
 // Bytes returns the memory; 0 for a nil counter.

@@ -54,6 +54,12 @@ func (s *SumCounter) Count(minibatch int, d *cache.Decision) trace.Counters {
 	return c
 }
 
+// Travels returns what travels for the minibatch that Count was last called for: the remote rows,
+// as indices, and the bytes of sums.
+func (s *SumCounter) Travels(minibatch int) (rows []int32, sumBytes int64) {
+	return s.chooser.Rows(), s.chooser.SumBytes(&s.recent[minibatch%len(s.recent)])
+}
+
 // AddRows adds to rows[k] the number of rows of kind k that travel for the minibatch that Count was
 // last called for.
 func (s *SumCounter) AddRows(minibatch int, d *cache.Decision, rows []float64) {
