@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"halognn/src/data/shard"
@@ -304,7 +305,16 @@ func TestNodesShareEdgeAndLearnedRowsUnderMPI(t *testing.T) {
 			t.Errorf("%s: nothing is saved: %+v, each rank for itself %+v", c.name, got.Rows,
 				off.Rows)
 		}
-		t.Logf("%s: %d learned bytes, else %d; %d edge rows, else %d", c.name,
-			got.Shuffles.Bytes, off.Shuffles.Bytes, got.EdgeRows, off.EdgeRows)
+	}
+}
+
+// A run that cannot share within nodes, though it is asked to, says so.
+func TestNodesWithNothingToShare(t *testing.T) {
+	t.Parallel()
+	for _, perNode := range []string{"1", "2"} {
+		run := trained(t, smallParts.dir(t), 2, "exchange.nodes=on", "run.ranks_per_node="+perNode)
+		if !strings.Contains(run.notes, "exchange.nodes=on changes nothing") || run.Shared != 0 {
+			t.Errorf("%s ranks a node: %d rows are shared; %s", perNode, run.Shared, run.notes)
+		}
 	}
 }

@@ -1,12 +1,15 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"halognn/src/base/mem"
+	"halognn/src/rows/access"
 	"halognn/src/rows/cache"
 	"halognn/src/rows/exchange"
 	"halognn/src/rows/policy"
+	"halognn/src/step/parallel"
 	"halognn/src/topology/graph"
 )
 
@@ -15,9 +18,9 @@ import (
 // for themselves.
 type nodeShares map[int]perKind
 
-// The method of returns the shares of the node of rank r. The settings c give the capacity of one
-// rank's cache.
-func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, error) {
+// The method of returns the shares of the node of rank r, of rows alone or beside sums. The cache c
+// has the capacity of one rank.
+func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings, sums bool) (perKind, error) {
 	if *n == nil {
 		*n = nodeShares{}
 	}
@@ -26,9 +29,212 @@ func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings) (perKind, e
 	if share != nil {
 		return share, nil
 	}
-	share, err := p.nodeShare(lo, hi, c)
+	of := p.nodeShare
+	if sums {
+		of = p.sumsShare
+	}
+	share, err := of(lo, hi, c)
 	(*n)[lo] = share
 	return share, err
+}
+
+// sumsShare is nodeShare where owners add rows: it counts the rows that travel besides sums, over
+// some minibatches of each rank.
+func (p *planner) sumsShare(lo, hi int, c *policy.Settings) (perKind, error) {
+	each := make([]*accesses, hi-lo)
+	defer func() {
+		for _, a := range each {
+			if a != nil {
+				a.free()
+			}
+		}
+	}()
+	place, err := p.sharedPlace(lo, c)
+	if err != nil {
+		return nil, err
+	}
+	defer place.free()
+	steps := summedSteps
+	for rank := lo; rank < hi; rank++ {
+		r, own, err := p.analysedOr(rank)
+		if err != nil {
+			return nil, err
+		}
+		device, err := p.holds(r, c, place)
+		if err == nil {
+			steps = min(steps, p.traceSteps(r, hi-lo))
+			each[rank-lo], _, err = p.travelling(r, steps, device)
+		}
+		if place == nil {
+			mem.Free(device)
+		}
+		if own {
+			r.free()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	var w wanted
+	defer w.free()
+	w.unite(each, -1, steps, int(p.shards.Vertices))
+	of, share, alone := p.kinds(), p.same(0), p.same(0)
+	for i, v := range w.ids {
+		share[of.Of(v)]++
+		alone[of.Of(v)] += float64(w.by[i])
+	}
+	return share.over(alone), nil
+}
+
+// held says which rank of a node caches each vertex, or -1.
+type held []int16
+
+func (h held) free() { mem.Free(h) }
+
+// sharedPlace returns what the ranks of a node divide among their caches; nil if each has its own.
+func (p *planner) sharedPlace(lo int, c *policy.Settings) (held, error) {
+	kind := policy.Find(c.Policy)
+	if !c.Shared() || kind.None() {
+		return nil, nil
+	}
+	ranks := p.job.Neighbours(lo)
+	score, err := p.nodeScore(kind, ranks)
+	if err != nil {
+		return nil, err
+	}
+	capacity, err := p.capacity(&rankPlan{rank: lo}, c)
+	if err != nil {
+		return nil, err
+	}
+	place, err := c.Place(score, p.job.Owned(ranks), capacity)
+	if err != nil {
+		return nil, err
+	}
+	defer place.Free()
+	device, slot := place.Lookup(0)
+	mem.Free(slot)
+	return device, nil
+}
+
+// holds returns the vertices that a rank finds in caches: those of place or, without it, the ones
+// that it reads most, as many as its cache holds; nil if there is no cache.
+func (p *planner) holds(r *rankPlan, c *policy.Settings, place held) (held, error) {
+	if place != nil || policy.Find(c.Policy).None() {
+		return place, nil
+	}
+	capacity, err := p.capacity(r, c)
+	if err != nil {
+		return nil, err
+	}
+	best, err := p.graph.Best(r.read, r.reader, capacity)
+	if err != nil {
+		return nil, err
+	}
+	defer mem.Free(best)
+	device := mem.Make[int16](int(p.shards.Vertices))
+	for v := range device {
+		device[v] = -1
+	}
+	for _, v := range best {
+		device[v] = 0
+	}
+	return device, nil
+}
+
+// analysedOr returns an analysed rank, or another one, which the caller then owns and frees.
+func (p *planner) analysedOr(rank int) (r *rankPlan, own bool, err error) {
+	i := slices.IndexFunc(p.ranks, func(r *rankPlan) bool { return r.rank == rank })
+	if i >= 0 {
+		return p.ranks[i], false, nil
+	}
+	r = &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
+	if err = p.readBy(r); err != nil {
+		r.free()
+		return nil, false, err
+	}
+	return r, true, nil
+}
+
+// shareOthers sets which part of the rows of edges, and of the learned rows, that a rank reads it
+// fetches if its node fetches as one. It samples the probes for all ranks of the node.
+func (p *planner) shareOthers(r *rankPlan) error {
+	r.edgesOnce, r.learnedOnce = 1, 1
+	m, t := &p.job.Model, p.shards.Topology()
+	if !p.job.FetchesAsNodes() || !p.job.Reads() || m.EdgeIn == 0 && !m.LearnsRows() {
+		return nil
+	}
+	lo, hi := p.node(r.rank)
+	first, _ := p.job.Vertices(lo)
+	_, end := p.job.Vertices(hi - 1)
+	n := len(r.probes)
+	edges, learned := make([][]graph.VertexID, n), make([][]graph.VertexID, n)
+	near := 0 // learned rows of ranks of the node, which each rank fetches for itself
+	var positions []graph.VertexID
+	defer func() { mem.Free(positions) }()
+	for rank := lo; rank < hi; rank++ {
+		reader := p.job.Workload(rank, p.job.Workers)
+		replay, err := reader.Replay(t, p.samplerOptions(reader.Near))
+		if err != nil {
+			return err
+		}
+		defer replay.Free()
+		var counter *parallel.LearnedCounter
+		if m.LearnsRows() {
+			x, err := p.job.LearnedExchange(rank, false)
+			if err != nil {
+				return err
+			}
+			counter = parallel.NewLearnedCounter(*m, t, x)
+			defer counter.Free()
+		}
+		for i := range n {
+			if _, err := replay.At(1, p.scattered(i)); err != nil {
+				return fmt.Errorf("sampling: %w", err)
+			}
+			mb := &replay.Minibatch
+			if m.EdgeIn > 0 {
+				if positions, err = parallel.EdgePositions(positions, mb, t); err != nil {
+					return err
+				}
+				slices.Sort(positions)
+				for _, e := range slices.Compact(positions) {
+					if int64(e) < t.Graph.Indptr[first] || int64(e) >= t.Graph.Indptr[end] {
+						edges[i] = append(edges[i], e)
+					}
+				}
+			}
+			if counter == nil {
+				continue
+			}
+			if _, err := counter.Count(mb); err != nil {
+				return err
+			}
+			for v := range counter.Rows() {
+				if int64(v) < first || int64(v) >= end {
+					learned[i] = append(learned[i], v)
+				} else {
+					near++
+				}
+			}
+		}
+	}
+	r.edgesOnce, r.learnedOnce = onceOf(edges, 0), onceOf(learned, near)
+	return nil
+}
+
+// onceOf returns the part of the listed rows that are fetched if each list has a row once, beside
+// so many that are not shared.
+func onceOf(lists [][]graph.VertexID, near int) float64 {
+	once, all := near, near
+	for _, ids := range lists {
+		all += len(ids)
+		slices.Sort(ids)
+		once += len(slices.Compact(ids))
+	}
+	if all == 0 {
+		return 1
+	}
+	return float64(once) / float64(all)
 }
 
 // nodeShare computes the shares of a node of ranks [lo,hi). Let q(r) be the probability that rank r
@@ -81,13 +287,18 @@ func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
 			alone[kind] += float64(q)
 		}
 	}
-	for kind := range share {
+	return share.over(alone), nil
+}
+
+// over divides by the numbers of alone; 1 where both are 0.
+func (k perKind) over(alone perKind) perKind {
+	for kind := range k {
 		if alone[kind] == 0 {
-			alone[kind], share[kind] = 1, 1
+			alone[kind], k[kind] = 1, 1
 		}
-		share[kind] /= alone[kind]
+		k[kind] /= alone[kind]
 	}
-	return share, nil
+	return k
 }
 
 // addReads adds the probabilities of one rank to the arguments once and all.
@@ -151,10 +362,11 @@ func (w *wanted) free() {
 	mem.Free(w.self)
 }
 
-// wantedOf samples n minibatches of each rank of the node, and returns what the ranks want from
-// rank r.
-func (p *planner) wantedOf(r *rankPlan, n int) (*wanted, error) {
-	w, ranks := new(wanted), p.job.Neighbours(r.rank)
+// wantedOf samples n minibatches of each rank of the node of rank r. If sums is set, owners add
+// rows, and it returns the sums of the rank's own.
+func (p *planner) wantedOf(r *rankPlan, n int, sums bool) (w *wanted, own fetch, err error) {
+	w = new(wanted)
+	ranks := p.job.Neighbours(r.rank)
 	each := make([]*accesses, len(ranks))
 	defer func() {
 		for _, a := range each {
@@ -167,23 +379,36 @@ func (p *planner) wantedOf(r *rankPlan, n int) (*wanted, error) {
 		reader := r.reader
 		if rank != r.rank {
 			reader = p.job.Workload(rank, p.job.Workers)
-			var err error
 			if reader.Near, err = p.near(&rankPlan{rank: rank, reader: reader}); err != nil {
-				return nil, err
+				return nil, own, err
 			}
 		}
-		of := p.job.Bought(r.rank, reader)
-		a, err := record(of, n)
+		bought := p.job.Bought(r.rank, reader)
+		if sums {
+			var f fetch
+			each[i], f, err = p.travelling(&rankPlan{rank: rank, reader: reader}, n, nil)
+			each[i].keep(func(v graph.VertexID) bool { return !access.Among(bought.Local, v) })
+			if rank == r.rank {
+				own = f
+			}
+		} else {
+			each[i], err = record(bought, n)
+		}
 		if rank != r.rank {
 			reader.Near.Free()
 		}
 		if err != nil {
-			return nil, err
+			return nil, own, err
 		}
-		each[i] = a
 	}
-	// index in w of each vertex's latest use, plus 1; 0 if there is none
-	last := mem.Make[int32](int(p.shards.Vertices))
+	w.unite(each, slices.Index(ranks, r.rank), n, int(p.shards.Vertices))
+	return w, own, nil
+}
+
+// unite lists what ranks want in each of n minibatches, each row once. The argument self is the
+// index of the buyer.
+func (w *wanted) unite(each []*accesses, self, n, vertices int) {
+	last := mem.Make[int32](vertices) // index in w of each vertex's last use, plus 1
 	defer mem.Free(last)
 	for step := range n {
 		begin := len(w.ids)
@@ -191,9 +416,9 @@ func (p *planner) wantedOf(r *rankPlan, n int) (*wanted, error) {
 			if step >= len(a.ends) {
 				continue
 			}
-			self := uint8(0)
-			if ranks[i] == r.rank {
-				self = 1
+			own := uint8(0)
+			if i == self {
+				own = 1
 			}
 			for _, v := range a.step(step) {
 				at := int(last[v]) - 1
@@ -204,21 +429,24 @@ func (p *planner) wantedOf(r *rankPlan, n int) (*wanted, error) {
 					w.ids[at], w.by[at], w.self[at], last[v] = v, 0, 0, int32(at+1)
 				}
 				w.by[at]++
-				w.self[at] |= self
+				w.self[at] |= own
 			}
 		}
 		w.ends = append(w.ends, len(w.ids))
 	}
-	return w, nil
 }
 
-// fetchedByBuyer does what fetched does, for a dynamic cache that the ranks of a node divide. It
-// plays the policy on what the ranks of the node want from rank r. It counts for rank r all rows
-// that r buys, and all rows that other ranks find in r's cache or share.
-func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
-	error) {
+// fetchedByBuyer is fetched for a cache that changes and that the ranks of a node divide: it plays
+// the policy on what the ranks want of rank r. To this rank it counts all that it buys, and all
+// that others find in its cache or share.
+func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Settings,
+	sums bool) (*fetched, error) {
 	ranks := p.job.Neighbours(r.rank)
-	w, err := p.wantedOf(r, p.traceSteps(r, len(ranks)))
+	steps := p.traceSteps(r, len(ranks))
+	if sums {
+		steps = min(steps, summedSteps)
+	}
+	w, own, err := p.wantedOf(r, steps, sums)
 	if err != nil {
 		return nil, err
 	}
@@ -244,6 +472,10 @@ func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Set
 		f.deciding, f.bytes = got.seconds, got.bytes
 		n := float64(len(w.ends))
 		f.rows[0], f.peer, f.shared = f.rows[0]/n, f.peer/n, f.shared/n
+		if sums {
+			f.sums, f.sumBytes = own.sums, own.sumBytes
+			f.ids = own.ids + (f.rows[0]-own.rows[0])*exchange.IDBytes
+		}
 		return f, err
 	}}, nil
 }

@@ -33,6 +33,21 @@ func record(r *access.Workload, n int) (*accesses, error) {
 	return a, nil
 }
 
+// keep leaves out the vertices for which the function is false.
+func (a *accesses) keep(of func(graph.VertexID) bool) {
+	n, from := 0, 0
+	for i, end := range a.ends {
+		for _, v := range a.ids[from:end] {
+			if of(v) {
+				a.ids[n] = v
+				n++
+			}
+		}
+		from, a.ends[i] = end, n
+	}
+	a.ids = a.ids[:n]
+}
+
 func (a *accesses) free() {
 	mem.Free(a.ids)
 	a.ids = nil

@@ -16,6 +16,9 @@ type Shuffles struct {
 	Features float64 `json:"feature_rows"` // received
 	Hidden   float64 `json:"hidden_rows"`  // received
 	Sums     float64 `json:"learned_sums"` // of them, sums of learned rows
+	// of the hidden rows, learned ones that another rank of the node fetches; gradients go back for
+	// these too
+	Shared   float64 `json:"shared_learned_rows,omitempty"`
 	Bytes    float64 `json:"shuffle_bytes"`
 	Sampling float64 `json:"sampling_bytes"`
 
@@ -83,7 +86,7 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load,
 func (s *Shuffles) add(o *Shuffles, n float64) {
 	for _, pair := range [][2]*float64{{&s.Edges, &o.Edges}, {&s.Loaded, &o.Loaded},
 		{&s.Features, &o.Features}, {&s.Hidden, &o.Hidden}, {&s.Sums, &o.Sums}, {&s.Bytes,
-			&o.Bytes},
+			&o.Bytes}, {&s.Shared, &o.Shared},
 		{&s.Sampling, &o.Sampling}, {&s.found, &o.found}, {&s.features, &o.features},
 		{&s.between, &o.between}} {
 		*pair[0] += *pair[1] / n

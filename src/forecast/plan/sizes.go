@@ -361,7 +361,11 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 	if !p.job.Sparse {
 		h.Lent += p.inputRows(slot, needs)
 	}
-	h.Choices = p.sizedUnion(slot.remote)
+	_, foreign := slot.learned(p.job.Model.Learns)
+	h.Choices = p.sizedUnion(slot.remote) + p.sizedUnion(int(foreign))
+	if p.job.Model.EdgeIn > 0 {
+		h.Choices += p.sizedUnion(slot.numEdges())
+	}
 	h.judged = h.TrialBytes
 	if t.Window > 0 {
 		h.judged.Waiting = p.sizedWaiting(r.judged(), t)
@@ -375,9 +379,14 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 // fetch the same number of such rows as it reads. With the bound Most it fetches all rows that each
 // of these ranks reads, and no two ranks read the same row.
 func (p *planner) sizedMessages(rows, rowBytes int) int64 {
+	return 2*int64(rows)*int64(rowBytes+exchange.IDBytes) + p.sizedPassing(rows, rowBytes)
+}
+
+// sizedPassing returns the bytes that sizedMessages adds where nodes fetch as one.
+func (p *planner) sizedPassing(rows, rowBytes int) int64 {
 	n, row := int64(rows), int64(rowBytes+exchange.IDBytes)
 	if !p.job.FetchesAsNodes() {
-		return 2 * n * row
+		return 0
 	}
 	wanted := n
 	if p.options.Bound == Most {
@@ -390,7 +399,7 @@ func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	if p.job.Divides(&p.job.Cache) {
 		each += 8
 	}
-	return (n+3*wanted)*row + wanted*each
+	return (3*wanted-n)*row + wanted*each
 }
 
 // sizedUnion returns the bytes of the table in which a rank finds the rows that several ranks of
@@ -480,7 +489,7 @@ func (p *planner) sizedEdgeRows(s *shape) int64 {
 	if p.job.Model.Needs().SelfEdges {
 		all += edges
 	}
-	return edges*(fetchedBytes+2*row+8) + all*row
+	return edges*(fetchedBytes+2*row+8) + all*row + p.sizedPassing(int(edges), int(row))
 }
 
 // sizedLearned returns the bytes of the learned rows of a minibatch. The rows of other ranks are
@@ -493,6 +502,12 @@ func (p *planner) sizedLearned(s *shape) int64 {
 	row := int64(4 * p.job.Model.Learned)
 	read, edges := rows, rows
 	bytes := foreign * (2*(fetchedBytes+2*row) + 16)
+	if p.job.FetchesAsNodes() { // by one plan for early rows, and one for late ones
+		of := p.sizedMessages(int(foreign), int(row)) + foreign*(fetchedBytes+4+4)
+		if bytes += of; p.job.Depth > 0 {
+			bytes += of
+		}
+	}
 	if rows > 0 && len(s.hops) > 0 && p.job.Model.Needs().Averages {
 		h := s.hops[0]
 		if read = 0; p.options.Bound != Least {

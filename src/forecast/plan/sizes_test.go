@@ -54,6 +54,13 @@ func TestBounds(t *testing.T) {
 		},
 		"one node": func(j *Job) { j.RanksPerNode = 4 },
 		"nodes":    func(j *Job) { j.AsNodes, j.RanksPerNode = true, 2 },
+		"nodes, learned rows": func(j *Job) {
+			j.AsNodes, j.RanksPerNode, j.Model.Learned = true, 2, 64
+		},
+		"nodes, features of edges": func(j *Job) {
+			j.Model.Kind, j.Model.EdgeFeatures, j.Model.Learned, j.Depth = "gine", true, 4, 4
+			j.AsNodes, j.RanksPerNode = true, 2
+		},
 		"nodes, look-ahead": func(j *Job) {
 			j.AsNodes, j.RanksPerNode, j.Cache.Policy = true, 2, policy.Lookahead
 		},

@@ -1,12 +1,16 @@
 package plan
 
 import (
+	"slices"
+
+	"halognn/src/base/mem"
 	"halognn/src/base/trace"
 	"halognn/src/rows/cache"
 	"halognn/src/rows/exchange"
 	"halognn/src/rows/policy"
 	"halognn/src/step/job"
 	"halognn/src/step/parallel"
+	"halognn/src/topology/graph"
 	"halognn/src/topology/sample"
 )
 
@@ -56,10 +60,13 @@ func meanVectors(r *rankPlan) float64 {
 	return r.mean(func(s *shape) float64 { return float64(s.vectors) })
 }
 
-// fetchedBySums does what fetched does, if owners send sums of rows. The policy decides about
-// sampled minibatches of the rank, as in a run, and its misses are transferred as rows or as sums.
+// fetchedBySums is fetched where owners add rows: the cache decides about sampled minibatches of the
+// rank, as in a run, and its misses are divided between rows and sums.
 func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
+	if kind.Static() && !kind.None() && c.Shared() {
+		return p.fetchedBySumsOfNode(r, kind, c)
+	}
 	steps := min(p.traceSteps(r, 1), summedSteps)
 	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
 		setup := policy.Setup{Graph: p.graph, Workload: r.reader, Settings: c, Capacity: capacity,
@@ -69,7 +76,16 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 			return fetch{}, err
 		}
 		setup.Window = min(window, steps)
-		f, err := p.playSums(r, kind, setup, steps)
+		h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
+		defer h.Free()
+		defer player.Free()
+		f, err := p.playSums(r, setup.Window, steps, func(remote []graph.VertexID, worth []uint8,
+			last bool, each func(k int, d *cache.Decision)) error {
+			h.Add(remote, worth)
+			return player.Advance(h, last, each)
+		}, nil)
+		f.deciding = player.Took().Seconds() / float64(steps)
+		f.held, f.bytes = player.Filled(), player.Bytes()
 		f.window, f.counted = window, steps
 		if p.shards.Schema.Typed() { // with types the capacity is in bytes
 			f.heldBytes = int64(capacity)
@@ -84,22 +100,86 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	}}, nil
 }
 
-// summedSteps is the number of minibatches of a rank that are simulated if owners send sums.
+// fetchedBySumsOfNode is fetchedBySums for a static policy whose rows the ranks of a node share.
+func (p *planner) fetchedBySumsOfNode(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
+	*fetched, error) {
+	ranks := p.job.Neighbours(r.rank)
+	self := slices.Index(ranks, r.rank)
+	score, err := p.nodeScore(kind, ranks)
+	if err != nil {
+		return nil, err
+	}
+	steps := min(p.traceSteps(r, 1), summedSteps)
+	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
+		place, err := c.Place(score, p.job.Owned(ranks), capacity)
+		if err != nil {
+			return fetch{}, err
+		}
+		defer place.Free()
+		device, slot := place.Lookup(self)
+		defer mem.Free(device)
+		mem.Free(slot)
+		peers := 0
+		by := fixed{device: device}
+		defer by.free()
+		f, err := p.playSums(r, 0, steps, by.decide, func(s *summer, _ []graph.VertexID) {
+			for _, v := range s.plan.RemoteIDs {
+				if d := int(device[v]); d >= 0 && d != self {
+					peers++
+				}
+			}
+		})
+		f.peer, f.counted = float64(peers)/float64(steps), steps
+		f.held, f.heldBytes = len(place.Held(self)), p.kinds().Sizes(place.Held(self))
+		f.bytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: int64(place.Rows())})
+		return f, err
+	}}, nil
+}
+
+// summedSteps is how many minibatches of a rank are played where owners add rows.
 const summedSteps = 64
 
-// playSums lets a policy decide about the given number of minibatches, and returns what they fetch
-// on average.
-func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup, steps int) (
-	f fetch, err error) {
-	s, err := p.newSummer(r.rank, setup.Window)
+// decides lets a cache decide about the next minibatch, and about earlier ones that waited for it.
+type decides func(remote []graph.VertexID, worth []uint8, last bool,
+	each func(minibatch int, d *cache.Decision)) error
+
+// fixed is a cache that keeps the vertices with a device; nil: none.
+type fixed struct {
+	device []int16
+	d      cache.Decision
+	n      int
+}
+
+func (f *fixed) decide(remote []graph.VertexID, _ []uint8, _ bool,
+	each func(minibatch int, d *cache.Decision)) error {
+	f.d.Clear()
+	f.d.Slot = mem.Grow(f.d.Slot, len(remote))
+	for i, v := range remote {
+		f.d.Slot[i] = 0
+		if f.device == nil || f.device[v] < 0 {
+			f.d.Slot[i] = -1
+			f.d.Misses++
+		}
+	}
+	each(f.n, &f.d)
+	f.n++
+	return nil
+}
+
+func (f *fixed) free() { f.d.Free() }
+
+// playSums lets a cache decide about the given number of minibatches of a rank. Where no minibatch
+// waits (window 0), took gets the rows that travel for each; nil for nothing.
+func (p *planner) playSums(r *rankPlan, window, steps int, by decides,
+	took func(s *summer, rows []graph.VertexID)) (f fetch, err error) {
+	s, err := p.newSummer(r.rank, window)
 	if err != nil {
 		return f, err
 	}
 	defer s.close()
-	h, player := policy.NewHistory(setup.Window), policy.NewPlayer(kind, setup)
-	defer h.Free()
-	defer player.Free()
 	var total trace.Counters
+	var rows []graph.VertexID
+	defer func() { mem.Free(rows) }()
 	f.rows = p.same(0)
 	i := 0
 	for _, mb := range p.job.Reader(r.rank).Minibatches(p.shards.Topology(),
@@ -108,10 +188,18 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 		if err != nil {
 			return f, err
 		}
-		h.Add(s.plan.RemoteIDs, worth)
-		if err := player.Advance(h, i == steps-1, func(k int, d *cache.Decision) {
+		if err := by(s.plan.RemoteIDs, worth, i == steps-1, func(k int, d *cache.Decision) {
 			total.Add(s.Count(k, d))
 			s.AddRows(k, d, f.rows)
+			if took == nil {
+				return
+			}
+			travel, _ := s.Travels(k)
+			rows = mem.Grow(rows[:0], len(travel))
+			for n, at := range travel {
+				rows[n] = s.plan.RemoteIDs[at]
+			}
+			took(s, rows)
 		}); err != nil {
 			return f, err
 		}
@@ -124,9 +212,21 @@ func (p *planner) playSums(r *rankPlan, kind *policy.Policy, setup policy.Setup,
 	for kind := range f.rows {
 		f.rows[kind] /= n
 	}
-	f.sums, f.ids, f.deciding = float64(total.Sums)/n, float64(total.IDBytes)/n,
-		player.Took().Seconds()/n
+	f.sums, f.ids = float64(total.Sums)/n, float64(total.IDBytes)/n
 	f.sumBytes = float64(total.RowBytes)/n - f.rows.bytes(p.kinds())
-	f.held, f.bytes = player.Filled(), player.Bytes()
 	return f, nil
+}
+
+// travelling samples n minibatches of a rank, and keeps the rows that travel for each besides sums,
+// where the rank finds the vertices with a device at hand.
+func (p *planner) travelling(r *rankPlan, n int, device []int16) (a *accesses, f fetch, err error) {
+	a, by := new(accesses), fixed{device: device}
+	defer by.free()
+	f, err = p.playSums(r, 0, n, by.decide, func(_ *summer, rows []graph.VertexID) {
+		at := len(a.ids)
+		a.ids = mem.Grow(a.ids, at+len(rows))
+		copy(a.ids[at:], rows)
+		a.ends = append(a.ends, len(a.ids))
+	})
+	return a, f, err
 }

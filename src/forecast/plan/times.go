@@ -70,7 +70,7 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 // most.
 func (p *planner) busiestEdges() float64 {
 	return float64(p.job.Minibatches()*p.job.RanksPerNode) * p.most(func(r *rankPlan) float64 {
-		return r.mean(func(s *shape) float64 { return float64(s.edgeBytes) })
+		return r.edgesOnce * r.mean(func(s *shape) float64 { return float64(s.edgeBytes) })
 	})
 }
 

@@ -39,8 +39,9 @@ type Traffic struct {
 	Cost     float64 `json:"cost,omitempty"`
 
 	// Rows of edges, of which no cache has any, and the bytes of these and their ids; all ranks.
-	EdgeRows  float64 `json:"edge_rows,omitempty"`
-	EdgeBytes float64 `json:"edge_bytes,omitempty"`
+	EdgeRows   float64 `json:"edge_rows,omitempty"`
+	EdgeBytes  float64 `json:"edge_bytes,omitempty"`
+	EdgeShared float64 `json:"shared_edge_rows,omitempty"` // another rank of the node fetches them
 
 	Counted int `json:"counted_minibatches,omitempty"` // played, of a rank; 0 with a formula
 
@@ -78,7 +79,7 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 	t, err := p.traffics(c, func(r *rankPlan) ([]int, error) {
 		capacity, err := p.capacity(r, c)
 		return []int{capacity}, err
-	}, p.job.OwnersSums() != nil && !c.Shared() && !p.shares(), p.job.FetchesAsNodes())
+	}, p.job.OwnersSums() != nil && !p.shares(), p.job.FetchesAsNodes())
 	if err != nil {
 		return Traffic{}, err
 	}
@@ -122,8 +123,8 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 					got.rows[kind] *= factor
 				}
 			}
-			if nodes && !p.job.Divides(c) { // otherwise fetchedByBuyer has counted what is shared
-				share, err := bought.of(p, r, c)
+			if nodes && !p.job.Divides(c) { // else the buyer's counts say what is shared
+				share, err := bought.of(p, r, c, sums)
 				if err != nil {
 					f.free()
 					return nil, fmt.Errorf("rank %d, what its node fetches: %w", r.rank, err)
@@ -203,8 +204,10 @@ func (t *Traffic) add(f *fetch, capacity, minibatches int) {
 func (p *planner) addEdgeRows(t *Traffic) {
 	scale := float64(p.job.Minibatches()) * float64(p.job.Ranks) / float64(len(p.ranks))
 	for _, r := range p.ranks {
-		t.EdgeRows += scale * r.mean(func(s *shape) float64 { return float64(s.edgeRows) })
-		t.EdgeBytes += scale * r.mean(func(s *shape) float64 { return float64(s.edgeBytes) })
+		rows := scale * r.mean(func(s *shape) float64 { return float64(s.edgeRows) })
+		bytes := scale * r.mean(func(s *shape) float64 { return float64(s.edgeBytes) })
+		t.EdgeRows, t.EdgeBytes = t.EdgeRows+rows*r.edgesOnce, t.EdgeBytes+bytes*r.edgesOnce
+		t.EdgeShared += rows * (1 - r.edgesOnce)
 	}
 }
 
@@ -272,6 +275,8 @@ type fetch struct {
 func (p *planner) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched, error) {
 	kind := policy.Find(c.Policy)
 	switch {
+	case sums && p.job.Divides(c):
+		return p.fetchedByBuyer(r, kind, c, true)
 	case sums:
 		return p.fetchedBySums(r, kind, c)
 	case kind.None() || !p.job.Reads() || len(r.reader.Seeds()) == 0:
@@ -280,7 +285,7 @@ func (p *planner) fetched(r *rankPlan, c *policy.Settings, sums bool) (*fetched,
 			return fetch{rows: rows}, err
 		}}, nil
 	case p.job.Divides(c):
-		return p.fetchedByBuyer(r, kind, c)
+		return p.fetchedByBuyer(r, kind, c, false)
 	case kind.Static() && c.Shared():
 		return p.fetchedByNode(r, kind, c)
 	case kind.Static():

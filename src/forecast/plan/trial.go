@@ -43,7 +43,9 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	needs := j.Model.Needs()
 	t = &trial{related: needs.Relations != nn.NoRelations, self: needs.SelfEdges,
 		room: map[bool][]int{}}
-	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows
+	// late rows that a node fetches have buffers of their own, and depend on earlier minibatches
+	apart := j.Model.LearnsRows() && j.FetchesAsNodes()
+	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows && !apart
 	defer func() {
 		if err != nil {
 			t.close()

@@ -213,19 +213,23 @@ func (p *planner) learned() *Shuffles {
 	for _, r := range p.ranks {
 		rows := r.mean(func(s *shape) float64 { return float64(s.learns.vectors) })
 		sums := r.mean(func(s *shape) float64 { return float64(s.learns.sums) })
-		bytes := rows*parallel.BetweenBytes(m.Learned) +
-			r.mean(func(s *shape) float64 { return float64(s.learns.ids) })
+		ids := r.mean(func(s *shape) float64 { return float64(s.learns.ids) })
+		bytes := rows*parallel.BetweenBytes(m.Learned) + ids
+		shared, size := (rows-sums)*(1-r.learnedOnce), float64(4*m.Learned)
+		if bytes -= shared * size; p.job.FetchesAsNodes() { // which asks for rows by their own ids
+			bytes += (rows - sums - shared) * exchange.IDBytes
+		}
 		s.add(&Shuffles{
 			Edges:  r.mean(func(s *shape) float64 { return float64(s.numEdges()) }),
 			Loaded: r.mean(func(s *shape) float64 { return float64(s.frontier()) }),
-			Hidden: rows, Sums: sums, Bytes: bytes,
+			Hidden: rows, Sums: sums, Bytes: bytes, Shared: shared,
 		}, 1/scale)
-		// With a pipeline, all rows, which are half of the bytes, are assumed to come while the
-		// minibatch is prepared. In fact the rows and sums that the current step changes come
-		// later. How many these are is not computed.
+		// With a pipeline, all bytes but those of the gradients and of half of the ids are assumed to
+		// come while the minibatch is prepared. In fact rows and sums that the step under way changes come later; how many is
+		// not computed.
 		fetched := 0.0
 		if p.job.Depth > 0 {
-			fetched = bytes / 2
+			fetched = bytes - rows*size - ids/2
 		}
 		s.found = max(s.found, minibatches*fetched)
 		s.between = max(s.between, minibatches*(bytes-fetched))

@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"halognn/src/base/mem"
@@ -354,6 +355,7 @@ func TestNodesShareEdgeAndLearnedRows(t *testing.T) {
 					break
 				}
 			}
+			holdNodesPlan(t, s, o, on)
 			if (c.data == edges) != (off.EdgeRows > 0) || off.EdgeShared != 0 ||
 				// three ranks of this graph read no edge twice
 				c.data == edges && c.ranks > 3 && (apart(off.EdgeRows, on.EdgeRows,
@@ -362,6 +364,42 @@ func TestNodesShareEdgeAndLearnedRows(t *testing.T) {
 					on.EdgeRows, on.EdgeBytes, on.EdgeShared, off.EdgeRows, off.EdgeBytes)
 			}
 		})
+	}
+}
+
+// holdNodesPlan holds the plan of a run that fetches edge or learned rows as nodes to its counts, of
+// which it samples all steps, and which other epochs change.
+func holdNodesPlan(t *testing.T, s *shard.Shards, o Options, run *record.Summary) {
+	t.Helper()
+	p, err := plan.New(s, plan.Job{Spec: o.Spec, Evaluations: -1, Machine: plan.Machine{Workers: 2}},
+		plan.Options{Rates: plan.Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10,
+			Network: 1e9}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := float64(p.Steps)
+	x := p.Shuffles
+	for what, n := range map[string][2]float64{
+		"edge rows":           {p.Traffic.EdgeRows * steps, float64(run.EdgeRows)},
+		"shared edge rows":    {p.Traffic.EdgeShared * steps, float64(run.EdgeShared)},
+		"bytes of edge rows":  {p.Traffic.EdgeBytes * steps, float64(run.EdgeBytes)},
+		"learned rows":        {(2*x.Hidden - x.Shared) * steps, float64(run.Shuffles.Rows)},
+		"shared learned rows": {x.Shared * steps, float64(run.Shuffles.Shared)},
+		"learned bytes":       {x.Bytes * steps, float64(run.Shuffles.Bytes)},
+	} {
+		// sums within a node are few
+		if math.Abs(n[0]-n[1]) > 0.1*n[1]+0.03*float64(run.Shuffles.Rows) {
+			t.Errorf("%.1f %s are planned, %.0f counted", n[0], what, n[1])
+		}
+	}
+	// no step is under way at first
+	if want := float64(p.Collectives); run.CollectivesPerStep > want ||
+		run.CollectivesPerStep < want-1.5 {
+		t.Errorf("%v collectives are planned, %v counted", want, run.CollectivesPerStep)
+	}
+	planned, taken := p.Memory.Of(trace.MemMinibatches), run.Memory[trace.MemMinibatches]
+	if planned < taken || planned > 2*taken {
+		t.Errorf("%d bytes of minibatches are planned, %d taken", planned, taken)
 	}
 }
 
@@ -605,9 +643,19 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 			Delta: 2, Evict: true, Initial: policy.Degree, Placement: policy.PlacementGroup}},
 		{"divided look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2,
 			Placement: policy.PlacementGroup}},
+		{"sums", policy.Settings{Policy: policy.None}},
+		{"sums, static caches", policy.Settings{Policy: policy.VIP, Alpha: 0.2}},
+		{"sums, a divided cache", policy.Settings{Policy: policy.VIP, Alpha: 0.2,
+			Placement: policy.PlacementGroup, PeerCost: 0.3}},
+		{"sums, look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2}},
+		{"sums, a divided sieve", policy.Settings{Policy: policy.Sieve, Alpha: 0.2,
+			Placement: policy.PlacementGroup}},
+		{"sums, divided look-ahead", policy.Settings{Policy: policy.Lookahead, Alpha: 0.2,
+			Placement: policy.PlacementGroup}},
 	} {
 		o := sageOptions()
 		o.Cache, o.Epochs, o.EvalEvery = c.cache, 4, 0
+		o.Sums = strings.HasPrefix(c.name, "sums")
 		got := asNodes(t, shards, 4, 2, o, true)
 		o.AsNodes, o.Ranks, o.RanksPerNode = true, 4, 2
 		rates := plan.Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10, Network: 1e9}
@@ -622,9 +670,13 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 			"fetched": {p.Traffic.Rows, float64(got.Remote) / steps},
 			"shared":  {p.Traffic.Shared, float64(got.Shared) / steps},
 			"peer":    {p.Traffic.Peer, float64(got.PeerCached) / steps},
+			"summed":  {p.Traffic.Sums, float64(got.Sums) / steps},
 		} {
 			near := 0.1 * float64(got.Remote+got.Shared) / steps
 			some := what != "peer" || c.cache.Placement == policy.PlacementGroup
+			if what == "summed" {
+				some = o.Sums
+			}
 			if math.Abs(x[0]-x[1]) > near || (x[1] > 0) != some {
 				t.Errorf("%s: %.1f %s rows a step are planned, %.1f counted", c.name, x[0], what,
 					x[1])
@@ -638,8 +690,9 @@ func TestNodesThatFetchAsOneArePlanned(t *testing.T) {
 		if planned < taken || planned > 2*taken {
 			t.Errorf("%s: %d bytes of minibatches are planned, %d taken", c.name, planned, taken)
 		}
-		t.Logf("%s: %.1f fetched, %.1f shared planned, %d and %d in %g steps counted; %d bytes, %d",
-			c.name, p.Traffic.Rows, p.Traffic.Shared, got.Remote, got.Shared, steps, planned, taken)
+		t.Logf("%s: %.1f fetched, %.1f shared, %.1f summed planned, %d, %d and %d in %g steps "+
+			"counted; %d bytes, %d", c.name, p.Traffic.Rows, p.Traffic.Shared, p.Traffic.Sums,
+			got.Remote, got.Shared, got.Sums, steps, planned, taken)
 	}
 }
 
@@ -656,6 +709,16 @@ func TestNodesAreChosen(t *testing.T) {
 		(got.Shared > 0) != (c.Nodes == "on") || c.OnRows >= c.OffRows || c.Why == "" {
 		t.Errorf("%+v, %+v: %+v", c, off.NodesChoice, got.Rows)
 	}
+	o = learnedOptions("gine") // rows of vertices alone are none
+	o.Model.EdgeFeatures, o.TryNodes, o.Epochs = true, true, 1
+	bare := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{EdgeFeatures: true}),
+		shardtest.Options{Parts: 4})
+	if c := asNodes(t, bare, 4, 2, o, true).NodesChoice; c == nil || c.OnRows >= c.OffRows ||
+		c.OffRows < 100 {
+		t.Errorf("edge and learned rows: %+v", c)
+	}
+	o = sageOptions()
+	o.TryNodes = true
 	o.WithoutNodes = "they have none"
 	if c := asNodes(t, shards, 4, 2, o, true).NodesChoice; c == nil || c.Why != o.WithoutNodes {
 		t.Errorf("%+v", c)

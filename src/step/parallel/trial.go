@@ -179,11 +179,11 @@ func (t *Trial) Hops() []nn.Hop { return t.m.Batch.Hops }
 // cached.
 func (t *Trial) Vectors() int { return int(t.m.Fetch.Remote + t.m.Fetch.Sums) }
 
-// EdgeRows returns how many rows of edges arrive for the last minibatch, and the bytes of ids and
-// rows that this rank sends for it.
+// EdgeRows returns how many rows of edges the last minibatch reads of other nodes, and the bytes of
+// these and of their ids.
 func (t *Trial) EdgeRows() (rows, bytes int64) {
-	c := &t.m.edgesOf.fetch.Counters
-	return c.Remote, c.RowBytes + c.IDBytes
+	rows = t.m.edgesOf.fetch.Remote
+	return rows, rows * int64(4*t.strategy.o.EdgeCols+exchange.IDBytes)
 }
 
 // TrialBytes is the memory of a trial's minibatch, the largest so far.
