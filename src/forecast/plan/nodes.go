@@ -18,8 +18,8 @@ import (
 // for themselves.
 type nodeShares map[int]perKind
 
-// The method of returns the shares of the node of rank r, of rows alone or beside sums. The cache c
-// has the capacity of one rank.
+// The method of returns the shares of the node of rank r, of rows alone or beside sums. The
+// settings c give the capacity of one rank's cache.
 func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings, sums bool) (perKind, error) {
 	if *n == nil {
 		*n = nodeShares{}
@@ -362,8 +362,8 @@ func (w *wanted) free() {
 	mem.Free(w.self)
 }
 
-// wantedOf samples n minibatches of each rank of the node of rank r. If sums is set, owners add
-// rows, and it returns the sums of the rank's own.
+// wantedOf samples n minibatches of each rank of the node, and returns what the ranks want from
+// rank r. If sums is set, owners add rows, and it also returns the sums of rank r.
 func (p *planner) wantedOf(r *rankPlan, n int, sums bool) (w *wanted, own fetch, err error) {
 	w = new(wanted)
 	ranks := p.job.Neighbours(r.rank)
@@ -408,7 +408,8 @@ func (p *planner) wantedOf(r *rankPlan, n int, sums bool) (w *wanted, own fetch,
 // unite lists what ranks want in each of n minibatches, each row once. The argument self is the
 // index of the buyer.
 func (w *wanted) unite(each []*accesses, self, n, vertices int) {
-	last := mem.Make[int32](vertices) // index in w of each vertex's last use, plus 1
+	// index in w of each vertex's latest use, plus 1; 0 if there is none
+	last := mem.Make[int32](vertices)
 	defer mem.Free(last)
 	for step := range n {
 		begin := len(w.ids)
@@ -436,9 +437,9 @@ func (w *wanted) unite(each []*accesses, self, n, vertices int) {
 	}
 }
 
-// fetchedByBuyer is fetched for a cache that changes and that the ranks of a node divide: it plays
-// the policy on what the ranks want of rank r. To this rank it counts all that it buys, and all
-// that others find in its cache or share.
+// fetchedByBuyer does what fetched does, for a dynamic cache that the ranks of a node divide. It
+// plays the policy on what the ranks of the node want from rank r. It counts for rank r all rows
+// that r buys, and all rows that other ranks find in r's cache or share.
 func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Settings,
 	sums bool) (*fetched, error) {
 	ranks := p.job.Neighbours(r.rank)

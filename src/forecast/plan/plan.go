@@ -430,7 +430,7 @@ func (p *planner) note(out *Prediction) {
 			add("exchange.sums=auto measures at the start of a run whether sums save more time " +
 				"than they take; this plan assumes exchange.sums=on")
 		}
-		add("cache sizes are compared by rows, as with exchange.sums=off")
+		add("the table of cache sizes is for exchange.sums=off")
 	}
 	if out.Traffic.Counted > 0 && out.Traffic.Sums > 0 {
 		add("which sums owners send depends on the rows in the cache, so policy %s was "+

@@ -17,16 +17,17 @@ import (
 type rankPlan struct {
 	rank   int
 	reader *access.Workload
-	read   []float32 // [N] how likely a minibatch reads each vertex
-	remote perKind   // mean number of a minibatch's reads outside the node
-	factor perKind   // vertices outside the node that the probes read / remote
-	// the parts of the rows of edges, and of learned rows, that it reads and also fetches: less than
-	// 1 if its node fetches as one
+	read   []float32 // [N] expected number of times that a minibatch reads each vertex
+	remote perKind   // predicted number of reads outside the node, for a minibatch
+	factor perKind   // reads outside the node that the probes counted, divided by remote
+	// the parts of the rows of edges, and of learned rows, that the rank reads and also fetches:
+	// less than 1 if its node fetches as one
 	edgesOnce, learnedOnce float64
-	owners                 []float64 // [K] the part of the remote reads that each rank owns
-	probes                 []shape   // the sampled minibatches
-	most                   shape     // the maximum of each number over the probes
-	evaluated              shape     // the largest in evaluation, if evaluation has its own fanouts
+	owners                 []float64 // [K] part of the remote reads that go to rows of each rank
+	probes                 []shape   // shapes of the sampled minibatches
+	most                   shape     // the maximum of each number of a shape over the probes
+	// the same over the minibatches of evaluation; empty if evaluation has no fanouts of its own
+	evaluated shape
 
 	trial *trial // prepares all sampled minibatches except those that evaluator prepares
 	// bytes that trial held before evaluation; nil if evaluation has no minibatches of its own

@@ -60,8 +60,8 @@ func meanVectors(r *rankPlan) float64 {
 	return r.mean(func(s *shape) float64 { return float64(s.vectors) })
 }
 
-// fetchedBySums is fetched where owners add rows: the cache decides about sampled minibatches of the
-// rank, as in a run, and its misses are divided between rows and sums.
+// fetchedBySums does what fetched does, if owners send sums of rows. The cache decides about
+// sampled minibatches of the rank, as in a run, and its misses are transferred as rows or as sums.
 func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
 	if kind.Static() && !kind.None() && c.Shared() {
@@ -136,7 +136,7 @@ func (p *planner) fetchedBySumsOfNode(r *rankPlan, kind *policy.Policy, c *polic
 	}}, nil
 }
 
-// summedSteps is how many minibatches of a rank are played where owners add rows.
+// summedSteps is the number of minibatches of a rank that are simulated if owners send sums.
 const summedSteps = 64
 
 // decides lets a cache decide about the next minibatch, and about earlier ones that waited for it.
@@ -168,8 +168,9 @@ func (f *fixed) decide(remote []graph.VertexID, _ []uint8, _ bool,
 
 func (f *fixed) free() { f.d.Free() }
 
-// playSums lets a cache decide about the given number of minibatches of a rank. Where no minibatch
-// waits (window 0), took gets the rows that travel for each; nil for nothing.
+// playSums lets a cache decide about the given number of minibatches of a rank, and returns what
+// they fetch on average. If no minibatch waits (window 0), the function took gets the rows that
+// travel for each minibatch; it may be nil.
 func (p *planner) playSums(r *rankPlan, window, steps int, by decides,
 	took func(s *summer, rows []graph.VertexID)) (f fetch, err error) {
 	s, err := p.newSummer(r.rank, window)

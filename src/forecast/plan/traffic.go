@@ -123,7 +123,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 					got.rows[kind] *= factor
 				}
 			}
-			if nodes && !p.job.Divides(c) { // else the buyer's counts say what is shared
+			if nodes && !p.job.Divides(c) { // otherwise fetchedByBuyer has counted what is shared
 				share, err := bought.of(p, r, c, sums)
 				if err != nil {
 					f.free()

@@ -224,9 +224,9 @@ func (p *planner) learned() *Shuffles {
 			Loaded: r.mean(func(s *shape) float64 { return float64(s.frontier()) }),
 			Hidden: rows, Sums: sums, Bytes: bytes, Shared: shared,
 		}, 1/scale)
-		// With a pipeline, all bytes but those of the gradients and of half of the ids are assumed to
-		// come while the minibatch is prepared. In fact rows and sums that the step under way changes come later; how many is
-		// not computed.
+		// With a pipeline, all bytes except those of the gradients and half of the ids are assumed
+		// to come while the minibatch is prepared. In fact the rows and sums that the current step
+		// changes come later. How many these are is not computed.
 		fetched := 0.0
 		if p.job.Depth > 0 {
 			fetched = bytes - rows*size - ids/2

@@ -21,13 +21,14 @@ type counter struct {
 	accesses []uint32 // [N] number of minibatches, over all epochs, that read each remote vertex
 	// [Epochs*Steps] number of remote vertices that the minibatches of a step read
 	each     []int64
-	remote   int64                    // sum of each
-	asked    Asked                    // what the minibatches would ask other ranks
-	edgeRows int64                    // rows of edges that the minibatches fetch, if the model reads some
-	edges    []graph.VertexID         // those of the last minibatch
-	learns   *parallel.LearnedCounter // counts learned rows; nil: the model learns none
-	learned  parallel.LearnedCounts
-	playing  []*player // policies that decide step by step, each with one size of cache
+	remote   int64 // sum of each
+	asked    Asked // what sampling would ask of other ranks with a partitioned topology
+	edgeRows int64 // rows of edges that the minibatches fetch, if the model reads some
+	// the edges of the latest minibatch whose rows are on other nodes
+	edges   []graph.VertexID
+	learns  *parallel.LearnedCounter // counts learned rows; nil if the model learns none
+	learned parallel.LearnedCounts
+	playing []*player // policies that decide step by step, each with one size of cache
 
 	kinds *access.Kinds // the kinds of rows; nil if all rows have one size
 	// remote vertices of the latest minibatches, over the longest window of a policy
@@ -167,8 +168,8 @@ func (c *counter) add(m *minibatch) error {
 	return nil
 }
 
-// listEdges lists the edges of a minibatch whose feature rows are on other nodes, ascending. The
-// owner of an edge's target has the row.
+// listEdges lists the edges of a minibatch that have their feature row on another node, in
+// ascending order. The owner of an edge's target has the row of the edge.
 func (c *counter) listEdges(m *sample.Minibatch) (err error) {
 	t := c.shards.Topology()
 	if c.edges, err = parallel.EdgePositions(c.edges, m, t); err != nil {

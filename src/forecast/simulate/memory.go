@@ -94,9 +94,10 @@ func (s *Simulation) nodesBytes(together, each int, u used, capacity []int) int6
 		}
 	}
 	if s.job.Sums {
-		node += 4 * ranks * u.minibatch // what divided caches decide about
+		node += 4 * ranks * u.minibatch // rows about which divided caches decide
 	}
-	node += ranks * u.minibatch * rows * 2 * 8 // lists grow by doubling
+	// a growing list doubles, so up to half of it is unused
+	node += ranks * u.minibatch * rows * 2 * 8
 	return int64(s.nodesTogether(together)) * (ranks*s.rankBytes(each, u, capacity) + node)
 }
 
@@ -152,7 +153,8 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		if p.Static() {
 			ranking = max(ranking, 4*n+scratch)
 			for _, rows := range capacity {
-				if (s.job.Sums || s.byNode()) && !p.None() { // the policy is played
+				// a static policy is then played step by step too
+				if (s.job.Sums || s.byNode()) && !p.None() {
 					bytes += p.Bytes(policy.Size{Vertices: n, Rows: int64(rows)})
 				}
 			}

@@ -18,18 +18,21 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// If ranks of a node fetch as one (job.FetchesAsNodes), minibatches are looked at in turn, one of
-// each rank of the node: a row that several of these lack is fetched once, for the first rank. If
-// they only divide caches, and owners add rows, each rank fetches what it lacks. Every minibatch is
-// sampled twice, because what an oracle keeps depends on all of them.
+// If the ranks of a node fetch as one (job.FetchesAsNodes), a turn takes one minibatch of each rank
+// of the node. A row that several minibatches of the turn lack is fetched once, for the first of
+// these ranks. If the ranks only divide caches, and owners send sums, each rank fetches what it
+// lacks. Every minibatch is sampled twice, because an oracle chooses rows by the counts of all
+// minibatches.
 
 // node counts what the ranks of one node fetch.
 type node struct {
 	*Simulation
-	asOne  bool
-	ranks  []*counter
-	sells  []*seller // [ranks] for caches that change and that the ranks divide
-	buyer  []int     // [all ranks] index of the rank that buys the rows of each owner; -1: near
+	asOne bool // the ranks fetch as one
+	ranks []*counter
+	sells []*seller // [ranks] the dynamic caches that the ranks divide, one seller for each rank
+	// [all ranks] for each rank as an owner: index of the rank of this node that fetches (buys) the
+	// owner's rows for the node; -1 for an owner on this node
+	buyer  []int
 	parts  graph.PartIndex
 	byPart []byPart   // [ranks] remote vertices of each rank in this turn, by part
 	tally  [][]*tally // [policies][sizes]
@@ -39,14 +42,15 @@ type node struct {
 	place []int32  // [N] the vertex's place in the list of that pass
 	union []uint32 // [N] number of turns in which some rank reads each remote vertex
 
-	scores [][]float32 // of policies whose caches are divided
+	scores [][]float32 // scores of the policies whose caches the ranks divide
 
-	turns      int                // minibatches of each rank so far
-	bought     [][]graph.VertexID // [ranks] with sums: rows that divided caches decide about
-	edges      []graph.VertexID   // edges that the ranks read in a turn, of other nodes
-	edgeRows   int64              // those fetched
-	edgeShared int64              // those that another rank fetches
-	d          cache.Decision     // about a static cache that the ranks divide
+	turns int // number of turns so far
+	// [ranks] if owners send sums: the rows of this turn about which divided caches decide
+	bought     [][]graph.VertexID
+	edges      []graph.VertexID // edges on other nodes that the ranks read in this turn
+	edgeRows   int64            // number of rows of edges that were fetched
+	edgeShared int64            // number of rows of edges that another rank has fetched
+	d          cache.Decision   // decision of a static cache that the ranks divide
 }
 
 // tally counts one policy with one size of cache.
@@ -80,11 +84,13 @@ type byPart struct {
 // that the ranks of the node want from this rank.
 type seller struct {
 	counter
-	wanted []graph.VertexID
-	by     [][]int32 // a ring like the history: number of ranks that want each row
-	self   [][]uint8 // 1 if the buyer itself does
-	n      int       // number of minibatches so far
-	// with sums: the first minibatches with all that the node reads, by which caches open
+	wanted []graph.VertexID // vertices wanted in this turn
+	// ring of the latest turns: for each wanted row, the number of ranks that want it
+	by [][]int32
+	// ring of the latest turns: for each wanted row, 1 if the seller's own rank wants it
+	self [][]uint8
+	n    int // number of turns so far
+	// if owners send sums: all that the node reads in the first turns, by which caches open
 	opening *policy.History
 }
 
@@ -212,13 +218,13 @@ func (n *node) free() {
 }
 
 // placed reports whether the ranks of the node divide the rows of a static cache of the i-th
-// policy. These need no player: a row that the node holds is fetched by none of its ranks. With
-// sums each minibatch is looked at, as what is added depends on it.
+// policy. Such a cache needs no player: a rank fetches the rows that no rank of the node caches. If
+// owners send sums, each minibatch is looked at, because its sums depend on it.
 func (n *node) placed(i int) bool {
 	return n.shared != nil && n.policies[i].Static() && !n.policies[i].None()
 }
 
-// divided reports whether they divide a cache of the i-th policy that changes.
+// divided reports whether the ranks of a node divide a dynamic cache of the i-th policy.
 func (s *Simulation) divided(i int) bool {
 	return !s.policies[i].Static() && s.own[i].Placement == policy.PlacementGroup
 }
@@ -482,7 +488,8 @@ func (c *counter) summed(minibatch int, d *cache.Decision) (trace.Counters, []in
 		IDBytes: n.IDBytes - n.Remote*exchange.IDBytes}, rows
 }
 
-// lack notes what the next rank, whose counter is c, lacks of its i-th minibatch.
+// lack notes the rows that one more rank, whose counter is c, fetches for its i-th minibatch. They
+// follow from the decision d of its cache.
 func (t *tally) lack(c *counter, i int, d *cache.Decision) *lacks {
 	remote := c.recent.Remote(i)
 	for i-t.first >= len(t.waiting) {
@@ -554,7 +561,7 @@ func (n *node) addBytes(d *trace.Counters) {
 	}
 }
 
-// count adds what was decided about the i-th minibatches.
+// count adds the decisions about the i-th minibatches of the ranks.
 func (t *tally) count(i int, d *trace.Counters) {
 	t.total.Add(*d)
 	if t.trace != nil {
@@ -618,7 +625,8 @@ func (n *node) want(k int) {
 	at := s.n % len(s.by)
 	by, self := s.by[at][:0], s.self[at][:0]
 	s.wanted = s.wanted[:0]
-	for owner, buyer := range n.buyer { // in the order of exchange.Merge
+	// owner by owner, so that vertices are in the order of exchange.Merge
+	for owner, buyer := range n.buyer {
 		if buyer != k {
 			continue
 		}
@@ -641,7 +649,7 @@ func (n *node) want(k int) {
 	s.by[at], s.self[at] = by, self
 }
 
-// sort sorts vertices by part; those of a part keep their order.
+// sort sorts vertices by part. The vertices of one part keep their order.
 func (b *byPart) sort(ids []graph.VertexID, n *node) {
 	if b.ends == nil {
 		b.ends = make([]int, n.shards.Parts)

@@ -134,8 +134,8 @@ func (o *Options) Check() error {
 			"exchange.sums=off, or sample.locality=1")
 	}
 	if o.fetchesAsNodes() && o.Locality.Favours() {
-		reject("simulate counts nodes that fetch as one with draws that do not depend on the " +
-			"cache; set exchange.nodes=off, or sample.locality=1")
+		reject("simulate cannot count nodes that fetch as one together with draws that depend on " +
+			"the cache; set exchange.nodes=off, or sample.locality=1")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
 		reject("last-short needs a batch, seeds and a stream of seeds for each rank; set " +
@@ -304,8 +304,8 @@ type Result struct {
 	Each        []int64 // [Epochs*Steps] rows of each step without a cache
 	Asked       Asked   // what sampling would cost in all epochs with a partitioned topology
 	AskingHops  int     // hops of a minibatch that ask other ranks
-	EdgeRows    int64   // rows of edges fetched in all epochs, if the model reads some
-	EdgeShared  int64   // those that another rank of the node fetches
+	EdgeRows    int64   // feature rows of edges fetched in all epochs, if the model reads some
+	EdgeShared  int64   // feature rows of edges that another rank of the node has fetched
 	// learned rows fetched in all epochs, and their gradients, if the model learns rows
 	Learned   parallel.LearnedCounts
 	Gradients int64 // bytes that all ranks send each other in all epochs to add gradients

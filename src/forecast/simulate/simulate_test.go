@@ -198,8 +198,8 @@ func TestBadOptions(t *testing.T) {
 			[]string{"cache.placement is group, which cannot be combined with cache.policy sieve",
 				"cache.policy optimum"}},
 		{"nodes that fetch as one", func(o *Options) { o.AsNodes, o.RanksPerNode = true, 2 },
-			[]string{"policy optimum counts rows and does not know which; leave it out, or set " +
-				"exchange.nodes=off"}},
+			[]string{"policy optimum counts rows but not which rows, as nodes that fetch as one " +
+				"need; leave it out, or set exchange.nodes=off"}},
 		{"nodes that fetch as one, near draws",
 			func(o *Options) { near(o); o.AsNodes, o.RanksPerNode = true, 2 },
 			[]string{"or with draws that depend on the cache"}},

@@ -160,8 +160,8 @@ func (x *Exchange) toPart(part int, ids []int32) int {
 // Came returns the bytes of the rows and sums that StartRows has brought.
 func (p *Plan) Came() int64 { return p.came }
 
-// StartRows sends the requested rows and sums, and receives those of p in their places. Once its
-// request is complete, all of p.Rows may be read.
+// StartRows sends the rows and sums that others request, and receives those that p requests in
+// their places. Once its request is complete, all of p.Rows may be read.
 func (x *Exchange) StartRows(p *Plan) comm.Request {
 	p.Collectives++
 	p.RowBytes, p.came = int64(len(p.sent)), int64(len(p.received))

@@ -310,8 +310,8 @@ func (c *Chooser) SumBytes(g *Groups) (bytes int64) {
 	return bytes
 }
 
-// AddRows adds to rows[k] the number of rows of kind k that travel by the choice of the last
-// Counts, which had the same g and w.
+// AddRows adds to rows[k] the number of rows of kind k that travel by the last choice. The last
+// call of Counts, with the same g and w, made this choice.
 func (c *Chooser) AddRows(g *Groups, w Wants, rows []float64) {
 	if len(c.costs) == 1 {
 		rows[0] += float64(len(c.rows) + len(w.Early))

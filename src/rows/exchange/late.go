@@ -99,10 +99,11 @@ type Late struct {
 // halves divide the rows and sums that ranks ask each other for into early and late ones. The place
 // of a row or sum is its index among those that one rank asks another for. Rows come before sums.
 type halves struct {
-	bits        []byte // a bit for each place: 1 if the row is late; each rank begins a new byte
-	bytes       []int  // [K] number of bytes of bits
-	apart       []int  // [K] number of first places whose rows come by other plans
-	early, late []int  // [K] number of other early, and late, rows
+	// A bit for each place, 1 if the row is late; the bits of each rank begin at a new byte.
+	bits        []byte
+	bytes       []int // [K] number of bytes of bits
+	apart       []int // [K] number of first places whose rows come by other plans
+	early, late []int // [K] number of the other early rows, and of the other late rows
 }
 
 // begin makes room for the given number of rows of each rank, and marks none as late. The function
@@ -134,8 +135,8 @@ func (h *halves) ofRank(rank int) []byte {
 
 func isLate(bits []byte, place int) bool { return bits[place/8]>>(place%8)&1 != 0 }
 
-// Begin takes over the rows that others ask for, once the request of StartAsk is complete. No row
-// is late yet. If apart is set, rows come by other plans, and only sums by this one.
+// Begin lists the rows and sums that others ask for in plan p, all as early. If apart is set, rows
+// come by other plans, and only sums come by p. Call it once the request of StartAsk is complete.
 func (l *Late) Begin(p *Plan, apart bool) error {
 	l.on, l.apart = p, apart
 	if err := l.list(); err != nil {
@@ -320,8 +321,8 @@ func (l *Late) PutApart(x *Exchange, p *Plan, late bool, lo, hi int) {
 	}
 }
 
-// StartLate sends the late rows. Once its request is complete, Land moves the received rows to
-// their places.
+// StartLate sends the late rows and sums. Once its request is complete, Land moves those received
+// to their places.
 func (l *Late) StartLate(x *Exchange) comm.Request {
 	l.on.Collectives++
 	l.late = mem.Grow(l.late[:0], len(l.landed)*x.unit)

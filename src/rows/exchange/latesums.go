@@ -103,8 +103,8 @@ func (x *Exchange) AskedRows(p *Plan) iter.Seq[graph.VertexID] {
 	}
 }
 
-// AskBytes returns the bytes by which p requests rows and sums, and by which owners answer which of
-// them are late.
+// AskBytes returns the bytes that travel to request the rows and sums of p, and the bytes of the
+// owners' bits that say which of them are late.
 func (p *Plan) AskBytes() (bytes int64) {
 	for r, numbers := range p.askNumbers {
 		bytes += int64(numbers*IDBytes + (p.askRows[r]+7)/8)

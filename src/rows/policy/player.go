@@ -56,7 +56,7 @@ type Player struct {
 	policy *Policy
 	setup  Setup
 	opens  *History     // see OpenBy; nil: by the history of Advance
-	cache  cache.Policy // nil until it may be opened
+	cache  cache.Policy // nil until the policy is open
 	fed    int          // number of minibatches fed so far
 	next   int          // number of the next minibatch to decide about
 	held   int          // number of rows held before the first step

@@ -367,11 +367,12 @@ func TestNodesShareEdgeAndLearnedRows(t *testing.T) {
 	}
 }
 
-// holdNodesPlan holds the plan of a run that fetches edge or learned rows as nodes to its counts, of
-// which it samples all steps, and which other epochs change.
+// holdNodesPlan holds the plan of a run that fetches edge or learned rows as nodes to its counts.
+// The plan samples all steps of one epoch.
 func holdNodesPlan(t *testing.T, s *shard.Shards, o Options, run *record.Summary) {
 	t.Helper()
-	p, err := plan.New(s, plan.Job{Spec: o.Spec, Evaluations: -1, Machine: plan.Machine{Workers: 2}},
+	j := plan.Job{Spec: o.Spec, Evaluations: -1, Machine: plan.Machine{Workers: 2}}
+	p, err := plan.New(s, j,
 		plan.Options{Rates: plan.Rates{Sample: 1e7, Lookups: 1e8, Rows: 1e7, Flops: 1e10,
 			Network: 1e9}})
 	if err != nil {

@@ -11,17 +11,18 @@ import (
 // The number of collectives of a minibatch. Each comment names the type that starts them, and what
 // they carry.
 const (
-	fetchCollectives    = 2 // fetched: ids, rows
-	nodeCollectives     = 2 // route, if nodes fetch as one: wants; rows passed on
-	edgeCollectives     = 2 // withEdgeRows: places of edges, their rows
-	learnedCollectives  = 3 // withLearned and learning: ids, rows; gradients
-	lateCollectives     = 1 // learning: learned rows that steps under way change
-	askCollectives      = 2 // remoteDrawer, of a hop that asks: ids, neighbours
-	crossingCollectives = 3 // splitDrawer and shuffler, of a hop but the last: ids; rows, gradients
-	layerCollectives    = 1 // splitDrawer, of a hop that is drawn as a whole: masses
-	normCollectives     = 2 // shuffler, of a norm over the rows of all: moments, sums of backward
-	ratedCollectives    = 2 // shuffler, of links: embeddings, their gradients
-	relayCollectives    = 2 // relay, of the last hop: ids, rows
+	fetchCollectives   = 2 // fetched: ids, rows
+	nodeCollectives    = 2 // route, if nodes fetch as one: wants; rows passed on
+	edgeCollectives    = 2 // withEdgeRows: places of edges, their rows
+	learnedCollectives = 3 // withLearned and learning: ids, rows; gradients
+	lateCollectives    = 1 // learning: learned rows, if steps under way change them
+	askCollectives     = 2 // remoteDrawer, for a hop that asks: ids, neighbours
+	// splitDrawer and shuffler, for a hop except the last: ids; rows, gradients
+	crossingCollectives = 3
+	layerCollectives    = 1 // splitDrawer, for a hop that is drawn as a whole: masses
+	normCollectives     = 2 // shuffler, for a norm over all ranks' rows: moments, sums of backward
+	ratedCollectives    = 2 // shuffler, for links: embeddings, their gradients
+	relayCollectives    = 2 // relay, for the last hop: ids, rows
 	columnCollectives   = 3 // columnRows and columnSums: hops; partial sums, their gradients
 )
 

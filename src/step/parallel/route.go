@@ -7,8 +7,8 @@ import (
 )
 
 // route is how rows of one sort, of vertices, edges or learned ones, come to a minibatch that has
-// planned which it requests. If the ranks of a node fetch as one, the node's stages enclose those of
-// all ranks:
+// planned which it requests. If the ranks of a node fetch as one, the node's stages enclose those
+// of all ranks:
 //
 //	        node             all ranks                    node
 //	plan ─> wants, unite ──> ids, slice, rows ──> pass on, share

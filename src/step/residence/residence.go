@@ -99,8 +99,8 @@ func Open(o Options) (*Store, error) {
 		}
 		s.closers = append(s.closers, s.node.Free)
 	} else if s.Job.AsNodes && !s.Job.TryNodes {
-		s.note("exchange.nodes=on changes nothing: there is one node, or one rank on each; launch " +
-			"several ranks on each of several nodes")
+		s.note("exchange.nodes=on changes nothing: there is one node, or one rank on each; " +
+			"launch several ranks on each of several nodes")
 	}
 	switch {
 	case s.Job.Mode.Sharing != sample.Alone: // other ranks send their rows themselves
@@ -217,7 +217,7 @@ func (s *Store) exchangeOptions(rows compute.Rows, kinds []exchange.Kind) exchan
 
 // asNode returns the node with which this rank fetches; nil if it fetches for itself.
 func (s *Store) asNode() *exchange.Node {
-	if s.node == nil || !s.Job.AsNodes { // AsNodes may have been set meanwhile
+	if s.node == nil || !s.Job.AsNodes { // AsNodes may have been set to false since Open
 		return nil
 	}
 	return &exchange.Node{Comm: s.node, Of: s.Job.NodeOf()}
