@@ -150,7 +150,7 @@ func TestADiskThatFillsBeforeTheCut(t *testing.T) {
 	if err := os.WriteFile(python, []byte("#!/bin/sh\necho 0\n"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	onSmallDisk(t, "beside --out", []string{"HALOGNN_KAMINPAR_PYTHON=" + python},
+	onSmallDisk(t, "on the disk of --out", []string{"HALOGNN_KAMINPAR_PYTHON=" + python},
 		func(out string) []string {
 			return append([]string{halognn(t).path},
 				partitioning(smallData.dir(t), out, "--method", "kaminpar")...)

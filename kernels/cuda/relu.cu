@@ -28,7 +28,7 @@ __global__ void epilogue_kernel(halognn_cuda_matrix y, int64_t rows, int64_t col
     put<N>(y, at, v);
 }
 
-// dy is taken back through what followed the sum, in place.
+// Backpropagates dy, in place, through the operations that follow the sum.
 template <int N>
 __global__ void backward_kernel(halognn_cuda_matrix dy, int64_t rows, int64_t cols, int lanes,
                                 halognn_cuda_matrix y, halognn_cuda_then then) {

@@ -293,8 +293,8 @@ __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int 
         });
 }
 
-// ending is what completes sums: rows [rows,cols] are added, times 1 + *scale unless that is null,
-// and all are rounded.
+// ending says how the sums of segments are completed. Row i of own [rows,cols] is added to sum i;
+// it is first multiplied by 1 + *scale, unless scale is null. Then all sums are rounded.
 struct ending {
     halognn_cuda_matrix own;
     const float *scale;

@@ -137,7 +137,7 @@ type Shuffles struct {
 	Late int64 `json:"late_rows"`
 	// bytes of these
 	LateBytes int64 `json:"late_bytes"`
-	// bytes of the rows received, by the shuffle index
+	// bytes of the rows that ranks received, counted by the receivers
 	Got int64 `json:"shuffle_got,omitzero"`
 	// collectives started between two layers, and to pass feature rows on
 	Collectives int64 `json:"shuffle_collectives,omitzero"`

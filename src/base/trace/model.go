@@ -12,7 +12,7 @@ type Terms struct {
 	Lookup float64 `json:"t_lookup"`
 	// t_Scoring: `score`
 	Score float64 `json:"t_score"`
-	// t_RPC: `exchange` + `slice`, as a rank slices for its peers while they do for it
+	// t_RPC: `exchange` + `slice`. A rank copies rows for its peers while they copy rows for it
 	Remote float64 `json:"t_remote"`
 	// t_Copy: `gather`
 	Copy float64 `json:"t_copy"`

@@ -17,9 +17,9 @@ import (
 	"halognn/src/runs/record"
 )
 
-// check verifies the run, the parts or the dataset that a directory holds. The result what
+// check verifies the run, the parts or the dataset that a directory holds. The result description
 // describes it, for example as "4 parts of 100 vertices".
-func check(dir string) (what string, err error) {
+func check(dir string) (description string, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return "", err
 	}

@@ -229,19 +229,20 @@ const largeItem = 8 << 20
 // stackAddresses is the address space of a thread's stack: the usual ulimit -s.
 const stackAddresses = 8 << 20
 
-// How sure it is what memory ranks need, in the words of messages: needAtLeast stands for a lower
-// bound from the sizes of the graph, predicted for the prediction of a plan.
+// Messages about the memory that ranks need say where the number comes from. The words needAtLeast
+// stand before a lower bound, which follows from the sizes of the graph. The words predicted stand
+// before the prediction of a plan.
 const (
 	needAtLeast = "need at least"
 	predicted   = "are predicted to need"
 )
 
-// The method lacks returns an error if the ranks of a job need more memory than there is. The
-// argument what is needAtLeast or predicted.
-func (x *headroom) lacks(m trace.Memory, what string) error {
+// The method lacks returns an error if the ranks of a job need more memory than there is. Its
+// argument verb is needAtLeast or predicted.
+func (x *headroom) lacks(m trace.Memory, verb string) error {
 	own, left := plan.Own(m), int64(0)
 	for _, item := range own {
-		if what == predicted && item.Bytes >= largeItem && item.Name != trace.MemHeap &&
+		if verb == predicted && item.Bytes >= largeItem && item.Name != trace.MemHeap &&
 			item.Name != trace.MemRuntime {
 			left = mem.LeftByArrays
 		}
@@ -263,7 +264,7 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 		need, about := of.m.Node(of.ranks), ""
 		most := need
 		// the tenth covers what the launcher takes, and errors of the prediction
-		if what == predicted {
+		if verb == predicted {
 			most, about = need+need/10, ", give or take a tenth"
 		}
 		if most <= of.has {
@@ -272,7 +273,7 @@ func (x *headroom) lacks(m trace.Memory, what string) error {
 		item, cure := plan.Largest(of.m, of.ranks)
 		return usageError(fmt.Errorf("the %d ranks %s %s %s MB%s, and %s MB %s; the largest item "+
 			"is %s (%s MB): lower %s, or use fewer ranks a node, or more nodes",
-			of.ranks, of.who, what,
+			of.ranks, of.who, verb,
 			megabytes(need), about, megabytes(max(0,
 				of.has)), of.free, item.Name, megabytes(item.Bytes), cure))
 	}

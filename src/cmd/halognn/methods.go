@@ -88,9 +88,9 @@ func (m *cutting) check(c *cobra.Command) error {
 
 func (m *cutting) weighs() bool { return m.method != "random" && m.method != "contiguous" }
 
-// table returns all methods by name. The method kaminpar writes files beside dir; the function done
-// removes them.
-func (m *cutting) table(dir string) (methods map[string]partition.Func, done func()) {
+// table returns all methods by name. The method kaminpar writes files beside dir; the function
+// cleanUp removes them.
+func (m *cutting) table(dir string) (methods map[string]partition.Func, cleanUp func()) {
 	scratch := ""
 	methods = partition.Methods()
 	methods["metis"] = metis.KWay

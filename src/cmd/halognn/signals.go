@@ -83,10 +83,10 @@ func errNotStarted() error {
 		"nothing trained; start again"))
 }
 
-// starting ends the process with the error that the function why returns, if a stop is asked for
+// starting ends the process with the error that the function reason returns, if a stop is asked for
 // and the start does not end within startGrace, for instance because a file system does not answer.
 // The caller calls started once it can stop in order.
-func (p *process) starting(stop <-chan struct{}, why func() error) (started func()) {
+func (p *process) starting(stop <-chan struct{}, reason func() error) (started func()) {
 	done := make(chan struct{})
 	go func() {
 		select {
@@ -96,7 +96,7 @@ func (p *process) starting(stop <-chan struct{}, why func() error) (started func
 		}
 		select {
 		case <-time.After(startGrace):
-			p.fail(why())
+			p.fail(reason())
 		case <-done:
 		}
 	}()

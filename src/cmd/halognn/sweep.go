@@ -371,9 +371,9 @@ func (r *sweepRun) ended() bool {
 	return err == nil
 }
 
-// The method train trains the runs that are not done. The argument of is the number of all runs of
-// the sweep.
-func (o *sweepFlags) train(runs []sweepRun, of int) error {
+// The method train trains the runs that are not done. The argument total is the number of all runs
+// of the sweep.
+func (o *sweepFlags) train(runs []sweepRun, total int) error {
 	stopOnSignals() // from now on a signal ends this process in order, even between two runs
 	var failed []string
 	var last error
@@ -381,7 +381,7 @@ func (o *sweepFlags) train(runs []sweepRun, of int) error {
 	for i := range runs {
 		r := &runs[i]
 		if r.done {
-			slog.Info(fmt.Sprintf("%d of %d, %s: has finished before", r.number, of, r.name))
+			slog.Info(fmt.Sprintf("%d of %d, %s: has finished before", r.number, total, r.name))
 			continue
 		}
 		if left > 0 || isStopping() {
@@ -390,7 +390,7 @@ func (o *sweepFlags) train(runs []sweepRun, of int) error {
 		}
 		tried++
 		begun := time.Now()
-		slog.Info(fmt.Sprintf("%d of %d, %s", r.number, of, r.name))
+		slog.Info(fmt.Sprintf("%d of %d, %s", r.number, total, r.name))
 		err := o.trainOne(r)
 		var exit *exec.ExitError
 		switch {
@@ -513,9 +513,9 @@ func (o *sweepFlags) report(c *cobra.Command, runs []sweepRun) error {
 	return nil
 }
 
-// takeTurn waits for the lock of the file at path. The function done removes the file and releases
-// the lock.
-func takeTurn(path string) (done func(), err error) {
+// takeTurn waits for the lock of the file at path. The function endTurn removes the file and
+// releases the lock.
+func takeTurn(path string) (endTurn func(), err error) {
 	unlock, err := flock.Lock(path, 0o666)
 	if err != nil {
 		return nil, err

@@ -242,8 +242,8 @@ func CheckFeatureType(name string) error {
 // automatically.
 func checkChoice(name string) error {
 	if name == SparseOnes {
-		return fmt.Errorf("feature type %s cannot be chosen, because %s is stored like that if "+
-			"all values are 1; ask for %[2]s", name, Sparse)
+		return fmt.Errorf("feature type %s cannot be chosen; ask for %s, which is stored as "+
+			"%[1]s if all values are 1", name, Sparse)
 	}
 	return CheckFeatureType(name)
 }

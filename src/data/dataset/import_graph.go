@@ -285,12 +285,12 @@ func (g *graphSource) reverse() error {
 	return nil
 }
 
-// addReverses adds to e the reverses of edges of another relation, the argument of, which may be e
-// itself. The argument numbers lists these edges in ascending order; nil means all edges. An edge
-// from a vertex to itself has no reverse.
-func (e *edgeSource) addReverses(of *edgeSource, numbers []int64) {
+// addReverses adds to e the reverses of edges of the given relation, which may be e itself. The
+// argument numbers lists these edges in ascending order; nil means all edges. An edge from a vertex
+// to itself has no reverse.
+func (e *edgeSource) addReverses(relation *edgeSource, numbers []int64) {
 	// the chunks of edges as they are now; additions are not visited
-	edges, n, cols := of.edges, int64(0), int64(of.rows.cols)
+	edges, n, cols := relation.edges, int64(0), int64(relation.rows.cols)
 	edges.Each(func(edges []graph.Edge) {
 		for _, edge := range edges {
 			at := n
@@ -301,15 +301,16 @@ func (e *edgeSource) addReverses(of *edgeSource, numbers []int64) {
 				}
 				numbers = numbers[1:]
 			}
-			if e == of && edge.Src() == edge.Dst() {
+			if e == relation && edge.Src() == edge.Dst() {
 				continue
 			}
 			e.edges.Add(edge.Dst(), edge.Src())
-			if of.weights != nil {
-				e.weights = appended(e.weights, of.weights[at])
+			if relation.weights != nil {
+				e.weights = appended(e.weights, relation.weights[at])
 			}
 			if cols > 0 {
-				e.rows.data = appended(e.rows.data, slices.Clone(of.rows.data[at*cols:][:cols])...)
+				e.rows.data = appended(e.rows.data,
+					slices.Clone(relation.rows.data[at*cols:][:cols])...)
 			}
 		}
 	})
@@ -497,10 +498,10 @@ func (s *source) scale(split graph.Split) error {
 	return nil
 }
 
-// describeLinks adds a description of the links to a report. The argument of has the indices of the
-// relations that hold them.
-func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of []int) {
-	e := g.relations[of[0]]
+// describeLinks adds a description of the links to a report. The slice relations has the indices of
+// the relations that hold them.
+func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, relations []int) {
+	e := g.relations[relations[0]]
 	r.Task, r.Classes, r.Links = e.from.task(), e.linkOutputs, describeLinks(links)
 	if !g.named {
 		if t := task.Find(r.Task); !t.Ranks {
@@ -511,7 +512,7 @@ func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, of 
 	}
 	r.Links += " of " + e.String()
 	r.Split = "of links of " + e.String() + ": " + g.options.SplitLinks
-	for _, k := range of[1:] {
+	for _, k := range relations[1:] {
 		r.Links += "; the edges of " + g.relations[k].String() +
 			" are the same pairs, so they lose the validation and test links too"
 	}

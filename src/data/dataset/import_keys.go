@@ -120,13 +120,13 @@ func dated(text string) string {
 }
 
 // tellTime notes that a time is read as something else, and returns the words of the note. The
-// argument is comes from timeOf.
-func (in *importer) tellTime(what, as, is string) string {
-	if is == "" {
+// argument verb comes from timeOf.
+func (in *importer) tellTime(what, as, verb string) string {
+	if verb == "" {
 		return ""
 	}
-	in.note("%s is read as %s, and %s %s", what, as, is, usedTime)
-	return "it " + is + " a time"
+	in.note("%s is read as %s, and %s %s", what, as, verb, usedTime)
+	return "it " + verb + " a time"
 }
 
 // tellTimes notes that an array or file of weights or features of edges seems to hold times, as the

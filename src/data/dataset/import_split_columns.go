@@ -292,7 +292,7 @@ type otherSplit struct {
 	called bool     // the name looks like that of a split
 	trains bool     // the name has the word train
 	codes  []string // distinct numbers in the column, collected if called is true
-	parts  [3]bool  // which lists the words of the column name
+	parts  [3]bool  // lists of the split that the column name refers to
 	lists  graph.Split
 }
 

@@ -28,7 +28,7 @@ type TableOptions struct {
 	// feature columns, or a .npy file [vertices, columns]; by default all other columns
 	Features  []string
 	Split     string // column with the words train, valid, test
-	FirstRows bool   // of several rows of a vertex take the first, instead of an error
+	FirstRows bool   // if a vertex has several rows, the first counts; else this is an error
 	NoHeader  bool   // the first row is data: columns are called 0, 1, ...
 	Header    bool   // the first row is the names of the columns
 }

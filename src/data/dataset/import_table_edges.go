@@ -179,13 +179,13 @@ func likeNames(source, target string) bool {
 }
 
 // swapped returns the name with the first word of the scheme replaced by the second word. The
-// result is is false if the name does not have the first word.
-func swapped(name string, of [2]string) (other string, is bool) {
-	at := strings.LastIndex(name, of[0])
+// result ok is false if the name does not have the first word.
+func swapped(name string, scheme [2]string) (other string, ok bool) {
+	at := strings.LastIndex(name, scheme[0])
 	if at < 0 {
 		return "", false
 	}
-	return name[:at] + of[1] + name[at+len(of[0]):], true
+	return name[:at] + scheme[1] + name[at+len(scheme[0]):], true
 }
 
 // lead returns 1 if the first column has no name, like the row numbers that some tools write.

@@ -167,7 +167,7 @@ func readLinks(ends linkEnds, path string) ([]graph.Link, error) {
 		for k, end := range [2]*graph.VertexID{&links[i].Source, &links[i].Target} {
 			v, err := ends[k].of.vertexOf(ids[2*i+k])
 			if err != nil {
-				return nil, fmt.Errorf("%s: a link of %w", path, err)
+				return nil, fmt.Errorf("%s: a link has a wrong end: %w", path, err)
 			}
 			*end = graph.VertexID(ends[k].first) + v
 		}

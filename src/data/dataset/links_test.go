@@ -121,7 +121,7 @@ func TestImportLinks(t *testing.T) {
 	}
 	must(d.Close())
 	for want, err := range map[string]error{
-		"a link of vertex 99":               take("a", nil, []int64{99, 10}, []int64{40, 30}),
+		"has a wrong end: vertex 99":        take("a", nil, []int64{99, 10}, []int64{40, 30}),
 		"on two sides of the split":         take("b", []int64{10, 20}, []int64{20, 10}, []int64{40, 30}),
 		"there are no training links":       take("c", []int64{}, []int64{20, 10}, []int64{40, 30}),
 		"--split-links must be shares such": take("d", nil, nil, []int64{40, 30}),

@@ -168,8 +168,8 @@ func (m *blockModel) fillClasses(classes []int32) {
 }
 
 // drawEdges draws the edges of each vertex from a random stream that is keyed by the vertex's
-// place. It keeps the edges that have an end in the span, the argument of.
-func (m *blockModel) drawEdges(b *graph.Builder, of span) {
+// place. It keeps the edges that have an end in the span vertices.
+func (m *blockModel) drawEdges(b *graph.Builder, vertices span) {
 	own := make([]graph.Builder, workers())
 	mem.Pieces(m.o.Vertices, 2048, func(worker, lo, hi int) {
 		k, _ := slices.BinarySearch(m.begin, lo+1)
@@ -184,7 +184,7 @@ func (m *blockModel) drawEdges(b *graph.Builder, of span) {
 			for range int(degree/2 + s.float()) {
 				j := m.pickCommunity(&s, k, spread)
 				other := m.begin[j] + draw(&s, m.upTo[m.begin[j]:m.begin[j+1]])
-				if of.has(m.id[other]) || of.has(m.id[place]) {
+				if vertices.has(m.id[other]) || vertices.has(m.id[place]) {
 					own[worker].Add(m.id[other], m.id[place])
 				}
 			}

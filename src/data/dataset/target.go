@@ -198,20 +198,20 @@ func Discard(tmp string) {
 	forget(tmp)
 }
 
-// Replace puts the new directory made, whose path Beside returned, in the place of dir. Then it
+// Replace puts the directory newDir, whose path Beside returned, in the place of dir. Then it
 // removes the old directory. dir must still be one that Beside accepts.
-func Replace(made, dir string) error {
+func Replace(newDir, dir string) error {
 	if err := replaceable(dir); err != nil {
-		return fmt.Errorf("%w; the new directory is at %s", err, made)
+		return fmt.Errorf("%w; the new directory is at %s", err, newDir)
 	}
 	// The exchange is one step, so a process that is killed leaves either the old or the new
 	// directory at dir.
-	err := unix.Renameat2(unix.AT_FDCWD, made, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	err := unix.Renameat2(unix.AT_FDCWD, newDir, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
 	if err == nil {
-		if err = os.RemoveAll(made); err != nil {
+		if err = os.RemoveAll(newDir); err != nil {
 			err = fmt.Errorf("%s is replaced, but the old directory is left at %s: %w; remove it",
 				dir,
-				made, err)
+				newDir, err)
 		}
 		return err
 	}
@@ -224,7 +224,7 @@ func Replace(made, dir string) error {
 	if err := os.Rename(dir, filepath.Join(old, "it")); err != nil {
 		return errors.Join(err, os.Remove(old))
 	}
-	if err := os.Rename(made, dir); err != nil {
+	if err := os.Rename(newDir, dir); err != nil {
 		return errors.Join(err, os.Rename(filepath.Join(old, "it"), dir), os.Remove(old))
 	}
 	return os.RemoveAll(old)

@@ -144,9 +144,9 @@ func WriteCheckpoint(path string, files []File, state func(FileSums) any) error 
 	return CompleteCheckpoint(path, files, nil, state)
 }
 
-// CompleteCheckpoint does what WriteCheckpoint does, for a checkpoint that has begun. The argument
-// there lists the files that it already has.
-func CompleteCheckpoint(path string, files []File, there FileSums,
+// CompleteCheckpoint does what WriteCheckpoint does, for a checkpoint that has begun. The map
+// existing lists the files that it already has.
+func CompleteCheckpoint(path string, files []File, existing FileSums,
 	state func(FileSums) any) (err error) {
 	dir, tmp := filepath.Dir(path), scrapOf(path)
 	defer func() {
@@ -155,7 +155,7 @@ func CompleteCheckpoint(path string, files []File, there FileSums,
 		}
 	}()
 	sums := FileSums{}
-	maps.Copy(sums, there)
+	maps.Copy(sums, existing)
 	for _, f := range files {
 		if sums[f.Name], err = writeSummed(filepath.Join(tmp, f.Name), f.Write); err != nil {
 			return err
@@ -304,9 +304,9 @@ func altered(is, was string) error {
 // errFormat is the error about a checkpoint that is undamaged, but has another format.
 var errFormat = errors.New("unknown format")
 
-// readCheckpoint reads a checkpoint and compares all its files with their FileSums.
-// NewestCheckpoint explains the function sound.
-func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, error) {
+// readCheckpoint reads a checkpoint and compares all its files with their FileSums. It calls
+// checkState as NewestCheckpoint does.
+func readCheckpoint(path string, checkState func(state []byte) error) (*Checkpoint, error) {
 	text, err := mem.ReadFile(filepath.Join(path, StateFile))
 	if err != nil {
 		return nil, err
@@ -328,8 +328,8 @@ func readCheckpoint(path string, sound func(state []byte) error) (*Checkpoint, e
 			"this version reads format %d", path, errFormat, about.Format, about.Version,
 			CheckpointFormat)
 	}
-	if sound != nil {
-		if err := sound(c.State); err != nil {
+	if checkState != nil {
+		if err := checkState(c.State); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(path, StateFile), err)
 		}
 	}
@@ -372,9 +372,9 @@ func checkSum(file, want string) error {
 
 // NewestCheckpoint reads the checkpoints of a run from the newest on, and returns the first one
 // that is undamaged. The Path of the result is empty if the run has not finished and has no
-// checkpoint. The function sound gets a state whose hash is right, and returns an error if its
-// content is wrong; nil checks nothing.
-func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, error) {
+// checkpoint. It calls checkState with each state whose hash is right; checkState returns an error
+// if the content is wrong. If checkState is nil, the content is not checked.
+func NewestCheckpoint(run string, checkState func(state []byte) error) (*Checkpoint, error) {
 	finished := true
 	if _, err := os.Stat(filepath.Join(run, SummaryFile)); errors.Is(err, fs.ErrNotExist) {
 		finished = false
@@ -388,7 +388,7 @@ func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, 
 	}
 	var damaged []string
 	for _, name := range slices.Backward(names) {
-		c, err := readCheckpoint(filepath.Join(dir, name), sound)
+		c, err := readCheckpoint(filepath.Join(dir, name), checkState)
 		if errors.Is(err, errFormat) { // it is not damaged, because the right version can use it
 			return nil, err
 		}
@@ -410,18 +410,18 @@ func NewestCheckpoint(run string, sound func(state []byte) error) (*Checkpoint, 
 }
 
 // VerifyCheckpoints reads all checkpoints of a run and returns the errors of the damaged ones,
-// joined. NewestCheckpoint explains the function sound.
-func VerifyCheckpoints(run string, sound func(state []byte) error) error {
+// joined. It calls checkState as NewestCheckpoint does.
+func VerifyCheckpoints(run string, checkState func(state []byte) error) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)
 	for _, name := range names {
-		_, damage := readCheckpoint(filepath.Join(dir, name), sound)
+		_, damage := readCheckpoint(filepath.Join(dir, name), checkState)
 		err = errors.Join(err, damage)
 	}
 	return err
 }
 
-// Prune deletes all checkpoints of a run except the newest ones. keep is how many stay.
+// Prune deletes all checkpoints of a run except the newest ones. It leaves keep checkpoints.
 func Prune(run string, keep int) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)

@@ -221,8 +221,8 @@ func (i *SourceIDs) marked() bool {
 }
 
 // ReadIDs reads ids of vertices: one in each line, or a column of a table, or a .npy of integers or
-// words. Of a table it reads the column with a usual name of ids or, if there is none, the first
-// column. A first row "id" is always the name of the column. Lines that begin with # or % are
+// words. In a table it reads the column that has a usual name of ids or, if there is none, the
+// first column. A first row "id" is always the name of the column. Lines that begin with # or % are
 // comments, unless ids of the source begin like that.
 func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	if filepath.Ext(path) == ".npy" {
@@ -309,16 +309,15 @@ func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 	}
 }
 
-// ReadLinks reads links: rows of the ids of a source, of a target, and of further vertices, of
-// which there are at least as many as the argument more says. They are rows of a text table, where
-// a first row "source,target..." is a heading unless both are vertices, or of a .npy of integers
-// [n, 2+more]. If more is 0, anything after the target in a row, such as a score, is ignored.
-// Comments are those of ReadIDs. The function full completes the id of an end of a link (0: source,
-// 1: target) to the id in the source data.
-func ReadLinks(path string, more int, source *SourceIDs,
+// ReadLinks reads links: rows of the ids of a source, of a target, and of at least extra further
+// vertices. They are rows of a text table, where a first row "source,target..." is a heading unless
+// both are vertices, or of a .npy of integers [n, 2+extra]. If extra is 0, anything after the
+// target in a row, such as a score, is ignored. Comments are those of ReadIDs. The function full
+// completes the id of an end of a link (0: source, 1: target) to the id in the source data.
+func ReadLinks(path string, extra int, source *SourceIDs,
 	full func(end int, id string) string) (rows [][]string, err error) {
 	want := "a source and a target"
-	if more > 0 {
+	if extra > 0 {
 		want = "a source, a target and candidates"
 	}
 	bad := func(has string) error {
@@ -330,7 +329,7 @@ func ReadLinks(path string, more int, source *SourceIDs,
 			return nil, err
 		}
 		defer r.Close()
-		if len(r.Shape) != 2 || r.Shape[1] < 2+more || more == 0 && r.Shape[1] != 2 {
+		if len(r.Shape) != 2 || r.Shape[1] < 2+extra || extra == 0 && r.Shape[1] != 2 {
 			return nil, bad("shape " + npy.ShapeString(r.Shape))
 		}
 		ids, err := npy.ReadAll[int64](r)
@@ -351,9 +350,9 @@ func ReadLinks(path string, more int, source *SourceIDs,
 		switch {
 		case heading:
 			return nil
-		case len(words) < 2+more:
+		case len(words) < 2+extra:
 			return bad(fmt.Sprintf("line %d has %d columns, %.60q", r.Line(), len(words), r.Row()))
-		case more == 0:
+		case extra == 0:
 			words = words[:2]
 		}
 		rows = append(rows, slices.Clone(words))

@@ -385,17 +385,17 @@ func (s *stream[T]) close() error {
 	return nil
 }
 
-// pointers writes the row pointers of the parts. The argument of has the row pointers of the
+// pointers writes the row pointers of the parts. The argument indptr has the row pointers of the
 // dataset.
-func (w *writer) pointers(name string, of []int64) error {
-	out, err := newStream[int64](w, name, len(of))
+func (w *writer) pointers(name string, indptr []int64) error {
+	out, err := newStream[int64](w, name, len(indptr))
 	if err != nil {
 		return err
 	}
 	end := int64(0)
 	out.add(end)
 	for _, v := range w.original {
-		end += of[v+1] - of[v]
+		end += indptr[v+1] - indptr[v]
 		out.add(end)
 	}
 	return out.close()

@@ -25,10 +25,9 @@ func (m Matrix) stored() bool {
 }
 
 // checkProduct checks that the shapes of y [R,O], x [R,F] and w [O,F] of a product y = x wᵀ fit, or
-// the shapes of their gradients. The argument set is the matrix that the kernel writes. It must be
-// of float32.
-func checkProduct(kernel string, set, y, x, w Matrix) {
-	if !set.holds() || !y.stored() || !x.stored() || !w.stored() || y.Rows != x.Rows ||
+// the shapes of their gradients. The kernel writes the matrix written, which must be of float32.
+func checkProduct(kernel string, written, y, x, w Matrix) {
+	if !written.holds() || !y.stored() || !x.stored() || !w.stored() || y.Rows != x.Rows ||
 		y.Cols != w.Rows || x.Cols != w.Cols {
 		panic(fmt.Sprintf("compute: %s: the matrices must have the shapes [R,O], [R,F] and [O,F], and "+
 			"all their elements; they are %v, %v and %v", kernel, y, x, w))

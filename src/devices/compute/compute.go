@@ -114,15 +114,15 @@ type Capabilities struct {
 const SameTiles = 3584
 
 // InTiles lets the host do work between kernels, on the threads on which a device runs kernels. It
-// calls the function do for every tile, and returns when all calls have returned. The function must
-// not call kernels of the device.
-func InTiles(d Device, tiles int, do func(tile int)) {
+// calls the function work for every tile, and returns when all calls have returned. The function
+// must not call kernels of the device.
+func InTiles(d Device, tiles int, work func(tile int)) {
 	if run := CapabilitiesOf(d).Tiles; run != nil {
-		run(tiles, do)
+		run(tiles, work)
 		return
 	}
 	for i := range tiles {
-		do(i)
+		work(i)
 	}
 }
 

@@ -62,8 +62,8 @@ type Epilogue struct {
 // Completion turns the sums of a kernel into complete rows: y = round(y + own), in one pass. The
 // zero value leaves y as it is.
 type Completion struct {
-	// [O,C] of float32 or bfloat16, O <= R. Rows that are added to the first rows of y. It has no
-	// columns if nothing is added.
+	// [O,C] of float32 or bfloat16: rows that are added to the first O rows of y, O <= R. Own has
+	// no columns if nothing is added.
 	Own Matrix
 	// [1] Only for SegmentSumCompleted. Own is multiplied by 1+Scale[0]. If nil, it is added as it
 	// is.

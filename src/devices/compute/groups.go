@@ -72,17 +72,17 @@ func CheckGroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups) Call {
 	return c
 }
 
-// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit. The argument
-// set is the matrix that the kernel writes. It must be of float32.
-func checkGroups(kernel string, set, y, x Matrix, w []float32, g Groups) Call {
+// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit. The kernel
+// writes the matrix written, which must be of float32.
+func checkGroups(kernel string, written, y, x Matrix, w []float32, g Groups) Call {
 	n, at := len(g.Ends), 0
 	rises := true
 	for _, end := range g.Ends {
 		rises = rises && int(end) >= at
 		at = int(end)
 	}
-	if !set.holds() || !y.stored() || !x.stored() || y.Rows != x.Rows || at != y.Rows || !rises ||
-		g.Stride < y.Cols*x.Cols || n > 0 && len(w) < (n-1)*g.Stride+y.Cols*x.Cols {
+	if !written.holds() || !y.stored() || !x.stored() || y.Rows != x.Rows || at != y.Rows ||
+		!rises || g.Stride < y.Cols*x.Cols || n > 0 && len(w) < (n-1)*g.Stride+y.Cols*x.Cols {
 		panic(fmt.Sprintf("compute: %s: matrices %v and %v do not fit %d groups that end at row "+
 			"%d and have %d weights, %d for each group", kernel, y, x, n, at, len(w), g.Stride))
 	}

@@ -87,7 +87,7 @@ type Rows struct {
 	Lengths []int32
 
 	// Scale [Cols] multiplies the columns of results that are computed from Int8 rows. The sums
-	// before this are exact. If nil, the scale is 1.
+	// are exact before they are multiplied. If Scale is nil, nothing is multiplied.
 	Scale []float32
 
 	// If Wide is not 0, the tables from number Wide on hold sums of rows. Their type, WideType, is
@@ -95,7 +95,8 @@ type Rows struct {
 	Wide     int
 	WideType DType
 
-	// Mixed says that Of also refers to rows of other sizes. SegmentRows must not be given these.
+	// Mixed says that some entries of the slice Of refer to rows of another size. The segments that
+	// SegmentRows gets must not contain these entries.
 	Mixed bool
 }
 

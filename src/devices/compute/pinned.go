@@ -33,9 +33,10 @@ const (
 	RowsOnDevice // all rows are in device memory
 )
 
-// PinnedRoom returns the bytes of pinned memory for inputs that are larger than these by g. It
-// returns at most the number of the argument most. If g gives no bound, it returns 0.
-func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int {
+// PinnedRoom returns the bytes of pinned memory that are enough for the inputs of any minibatch,
+// but at most limit. It multiplies the sizes of the arrays of in by the factors in g. If g gives no
+// bound, it returns 0.
+func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, limit int) int {
 	if g.Labels == 0 {
 		return 0
 	}
@@ -60,8 +61,8 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int
 		from = end
 	}
 
-	// The variable made is the size of the results that the host computes from rows. The variable
-	// apart is the size of the rows from which the device computes the same results.
+	// The variable results is the size of the results that the host computes from rows. The
+	// variable operands is the size of the rows from which the device computes the same results.
 	width := float64(in.Rows.Cols * stored.Size())
 	destinations := g.Destinations * float64(in.Destinations)
 	sources := g.Sources * float64(len(in.Rows.Of))
@@ -69,31 +70,31 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, most int) int
 		sources = float64(g.Missing)
 	}
 	// Bytes of references and addresses.
-	made, apart := 0.0, 16*sources+float64(4*len(in.Rows.Scale))
+	results, operands := 0.0, 16*sources+float64(4*len(in.Rows.Scale))
 	if at != RowsOnDevice {
-		apart += sources * float64(in.Rows.RowBytes())
+		operands += sources * float64(in.Rows.RowBytes())
 	}
 	if in.Own {
-		made += destinations * width
+		results += destinations * width
 	}
 	if in.Sources {
-		made += sources * width
+		results += sources * width
 	}
 	if in.Drawing != nil {
-		made = math.Inf(1) // the host does not have the edges, so it cannot compute means
+		results = math.Inf(1) // the host does not have the edges, so it cannot compute means
 	} else if in.Reduce != NoReduction {
-		made += destinations * width
-		apart += g.Hops[0] * float64(8*len(in.Input.Indptr)+4*(len(in.Input.Indices)+
+		results += destinations * width
+		operands += g.Hops[0] * float64(8*len(in.Input.Indptr)+4*(len(in.Input.Indices)+
 			len(in.EdgeWeights)+len(in.Input.Counts)))
 	}
 	if at == RowsInPlace {
-		room += apart
+		room += operands
 	} else {
-		room += min(made, apart)
+		room += min(results, operands)
 	}
 	// Each array is aligned. For rows there are up to ofRows arrays: own rows, reduced rows and all
 	// rows, or references, addresses, pointers, indices, weights, counts, scales and the rows
 	// themselves.
 	const ofRows = 8
-	return int(min(math.Ceil(room)+float64((arrays+ofRows)*Alignment), float64(most)))
+	return int(min(math.Ceil(room)+float64((arrays+ofRows)*Alignment), float64(limit)))
 }

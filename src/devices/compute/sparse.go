@@ -35,16 +35,16 @@ type SparseMaker struct {
 	of           []RowRef // references of the rows that Dense makes
 }
 
-// entries returns the entries of row i as numbers. The result each is how many numbers an entry
+// entries returns the entries of row i as numbers. The result width is how many numbers an entry
 // has: its column and, for type Sparse, the bits of its value.
-func (r *Rows) entries(i int) (all []int32, each int) {
-	each = r.Type.Size() / 4
-	n := int(r.Lengths[i]) * each
+func (r *Rows) entries(i int) (all []int32, width int) {
+	width = r.Type.Size() / 4
+	n := int(r.Lengths[i]) * width
 	if n == 0 {
-		return nil, each
+		return nil, width
 	}
-	bytes := r.Tables[r.Of[i].Table()][r.Of[i].Row()*each*4:][:4*n]
-	return unsafe.Slice((*int32)(unsafe.Pointer(&bytes[0])), n), each
+	bytes := r.Tables[r.Of[i].Table()][r.Of[i].Row()*width*4:][:4*n]
+	return unsafe.Slice((*int32)(unsafe.Pointer(&bytes[0])), n), width
 }
 
 // value returns the value of the first entry in the slice all.

@@ -33,8 +33,8 @@ type Actions struct {
 	Dir  string
 	Leaf int // number of nodes that act as one; 0 means 1
 	Warm int // number of steps of the shorter trace, after which the pipeline is full
-	// number of steps that the longer trace has more; a step takes the difference of the two times,
-	// divided by More
+	// number of steps by which the longer trace exceeds the shorter one; a step takes the time
+	// between the ends of the two traces, divided by More
 	More int
 }
 
@@ -103,14 +103,14 @@ func (a *acts) of(node int) (lo, hi int) {
 	return node * a.perNode, min((node+1)*a.perNode, a.ranks)
 }
 
-// process returns the number of a process. The argument of is the kind of process, and at is the
-// number of its rank or node. The processes of a node's ranks come first, then the node's own.
-func (a *acts) process(of actor, at int) int {
-	if int(of) < ofRank {
-		return at*ofRank + at/a.perNode*ofNode + int(of)
+// process returns the number of a process. The argument at is the number of its rank or node. The
+// processes of a node's ranks come first, then the node's own.
+func (a *acts) process(kind actor, at int) int {
+	if int(kind) < ofRank {
+		return at*ofRank + at/a.perNode*ofNode + int(kind)
 	}
 	_, hi := a.of(at)
-	return hi*ofRank + at*ofNode + int(of) - ofRank
+	return hi*ofRank + at*ofNode + int(kind) - ofRank
 }
 
 // actsOf returns the acts of a job with the given traffic and rates.

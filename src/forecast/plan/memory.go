@@ -202,14 +202,14 @@ func (p *planner) judgedMinibatches() int64 {
 	return int64(each) * int64(math.Ceil(most/float64(p.job.MaxSeeds())))
 }
 
-// owned returns how many of some items belong to the vertices first to last-1. The function of
+// owned returns how many of some items belong to the vertices first to last-1. The function itemsOf
 // returns the number of items of a part. If the range cuts a part, the part's items count in
 // proportion to its vertices in the range.
-func (p *planner) owned(first, last int64, of func(part int) int) (n float64) {
+func (p *planner) owned(first, last int64, itemsOf func(part int) int) (n float64) {
 	for k := range p.shards.Parts {
 		begin, end := p.shards.Offsets[k], p.shards.Offsets[k+1]
 		if lo, hi := max(first, begin), min(last, end); lo < hi {
-			n += float64(of(k)) * float64(hi-lo) / float64(end-begin)
+			n += float64(itemsOf(k)) * float64(hi-lo) / float64(end-begin)
 		}
 	}
 	return n
@@ -258,7 +258,8 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 		return 0
 	}
 	switch {
-	// arrays by rows grow by half, arrays by columns by an eighth: on average by 5/16
+	// When an array with an entry for each row is too small, it grows by half. An array with an
+	// entry for each column grows by an eighth. So the mean growth is 5/16.
 	case p.multiplies():
 		return p.sparseBytes(s.hops[0], needs) * 21 / 16
 	// nothing here: rows of vertex types are counted as uploads, and learned rows are made by the
@@ -877,9 +878,10 @@ type chunking struct {
 // more chunks pass, the closer the assumption is to their maximum. Sampled chunks that are small
 // beside the others are left out, because most of their bytes do not depend on their rows.
 func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
-	// bytes of a row: maximum, sum, estimate for most chunks, estimate for hubs
+	// A hub is a vertex that is a chunk of its own, because it has more rows than the budget.
+	// Bytes of a row: maximum, sum, estimate for chunks that are no hubs, estimate for hubs.
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0
-	// rows of the largest sampled chunk that is not a hub, a vertex that is a chunk alone
+	// number of rows of the largest sampled chunk that is no hub
 	largest := int64(0)
 	for _, rows := range c.rows {
 		if rows <= c.budget {

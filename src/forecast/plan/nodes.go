@@ -248,25 +248,25 @@ func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
 		return p.same(1), nil
 	}
 	n := int(p.shards.Vertices)
-	// of each vertex, once is 1 - prod(1 - q), and all is sum(q)
-	once, all := mem.Make[float32](n), mem.Make[float32](n)
-	defer func() { mem.Free(once); mem.Free(all) }()
+	// for each vertex, asNode has 1 - prod(1 - q), and asRanks has sum(q)
+	asNode, asRanks := mem.Make[float32](n), mem.Make[float32](n)
+	defer func() { mem.Free(asNode); mem.Free(asRanks) }()
 	for rank := lo; rank < hi; rank++ {
-		if err := p.addReads(rank, c, once, all); err != nil {
+		if err := p.addReads(rank, c, asNode, asRanks); err != nil {
 			return nil, err
 		}
 	}
 	local := p.job.Local(lo)
 	for _, r := range local {
-		clear(once[r.First:r.End])
-		clear(all[r.First:r.End])
+		clear(asNode[r.First:r.End])
+		clear(asRanks[r.First:r.End])
 	}
 	if c.Shared() && !policy.Find(c.Policy).None() {
 		capacity, err := p.capacity(&rankPlan{rank: lo}, c)
 		if err != nil {
 			return nil, err
 		}
-		place, err := c.Place(all, p.job.Owned(p.job.Neighbours(lo)), capacity)
+		place, err := c.Place(asRanks, p.job.Owned(p.job.Neighbours(lo)), capacity)
 		if err != nil {
 			return nil, err
 		}
@@ -275,15 +275,15 @@ func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
 		defer func() { mem.Free(device); mem.Free(slot) }()
 		for v, d := range device {
 			if d >= 0 {
-				once[v], all[v] = 0, 0
+				asNode[v], asRanks[v] = 0, 0
 			}
 		}
 	}
 	of, share, alone := p.kinds(), p.same(0), p.same(0)
-	for v, q := range all {
+	for v, q := range asRanks {
 		if q > 0 {
 			kind := of.Of(graph.VertexID(v))
-			share[kind] += float64(once[v])
+			share[kind] += float64(asNode[v])
 			alone[kind] += float64(q)
 		}
 	}
@@ -301,8 +301,8 @@ func (k perKind) over(alone perKind) perKind {
 	return k
 }
 
-// addReads adds the probabilities of one rank to the arguments once and all.
-func (p *planner) addReads(rank int, c *policy.Settings, once, all []float32) error {
+// addReads adds the probabilities q of one rank to the arrays of nodeShare.
+func (p *planner) addReads(rank int, c *policy.Settings, asNode, asRanks []float32) error {
 	r := &rankPlan{rank: rank, reader: p.job.Workload(rank, p.job.Workers)}
 	if i := slices.IndexFunc(p.ranks, func(r *rankPlan) bool { return r.rank == rank }); i >= 0 {
 		r = p.ranks[i]
@@ -329,8 +329,8 @@ func (p *planner) addReads(rank int, c *policy.Settings, once, all []float32) er
 			next = next[1:]
 			continue
 		}
-		once[v] += q - once[v]*q
-		all[v] += q
+		asNode[v] += q - asNode[v]*q
+		asRanks[v] += q
 	}
 	return nil
 }

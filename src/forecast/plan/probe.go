@@ -498,11 +498,11 @@ func (p *planner) minibatch() Minibatch {
 	return m
 }
 
-// most returns the largest value of the function of over the analysed ranks.
-func (p *planner) most(of func(r *rankPlan) float64) float64 {
+// most returns the largest result of the function value over the analysed ranks.
+func (p *planner) most(value func(r *rankPlan) float64) float64 {
 	most := 0.0
 	for _, r := range p.ranks {
-		most = max(most, of(r))
+		most = max(most, value(r))
 	}
 	return most
 }

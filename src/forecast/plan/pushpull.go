@@ -58,13 +58,16 @@ func (p *planner) join() {
 	}
 }
 
-// joined returns the input hops of all ranks' minibatches as one hop. The function of returns a
-// number of a rank; its argument what says which number of a shape that is.
-func (p *planner) joined(of func(r *rankPlan, what func(s *shape) float64) float64) hopShape {
+// joined returns the input hops of all ranks' minibatches as one hop. It calls rankSize for each
+// rank and each size of a hop. The function rankSize applies size to the shape of the rank's
+// minibatch, or takes the mean over its minibatches.
+func (p *planner) joined(
+	rankSize func(r *rankPlan, size func(s *shape) float64) float64,
+) hopShape {
 	sum := func(number func(h hopShape) int) int {
 		all := 0.0
 		for _, r := range p.ranks {
-			all += of(r, func(s *shape) float64 { return float64(number(s.hops[0])) })
+			all += rankSize(r, func(s *shape) float64 { return float64(number(s.hops[0])) })
 		}
 		return int(all * float64(p.job.Ranks) / float64(len(p.ranks)))
 	}

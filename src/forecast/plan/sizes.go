@@ -553,11 +553,11 @@ func (p *planner) sizedChunk(rank, l int, c *chunk) {
 	c.sampler = min(4*p.shards.Vertices, 16*int64(drawn.sources)) + 8*int64(drawn.edges)
 }
 
-// sizedHop returns the size of a chunk of the given number of vertices. With the bound Most it is
-// the mean of n chunks, which is the number for which a rank's slots or samplers have room at a
-// time. The mean is an upper bound. No vertex is in two chunks, so together they have no more
-// vertices and edges than the rank. And as a chunk's memory grows no faster than its size, n chunks
-// take most memory if they are all alike.
+// sizedHop returns the size of a chunk of the given number of vertices. A rank's slots, or its
+// samplers, have room for n chunks at a time. With the bound Most, sizedHop returns the largest
+// mean size of n chunks. No vertex is in two chunks, so n chunks together have at most the vertices
+// and edges of the rank. The memory of a chunk grows no faster than its size, so n chunks take the
+// most memory if all of them have the mean size.
 func (p *planner) sizedHop(rank, vertices, n int) hopShape {
 	edges := int(float64(vertices) * float64(p.shards.Edges) / float64(p.shards.Vertices))
 	if p.options.Bound == Most {

@@ -46,7 +46,8 @@ func (k perKind) each(n int) perKind {
 	return k
 }
 
-// count adds the numbers of remote rows of a minibatch that the decision d fetches.
+// count adds to k the number of rows of each kind that the cache fetches for a minibatch by the
+// decision d. The slice remote has the remote vertices of the minibatch.
 func (k perKind) count(kinds *access.Kinds, remote []graph.VertexID, d *cache.Decision) {
 	if len(k) == 1 {
 		k[0] += float64(d.Counters().Remote)

@@ -32,16 +32,16 @@ func (s *Simulation) Counts() int64 {
 }
 
 // countBytes returns the bytes for the counts of all steps: a set of counts for each rank that is
-// counted at a time, and one for the sum. The argument together is the number of these ranks, and
+// counted at a time, and one for the sum. The argument ranks is the number of these ranks, and
 // sizes is the number of cache sizes.
-func (s *Simulation) countBytes(together, sizes int) int64 {
+func (s *Simulation) countBytes(ranks, sizes int) int64 {
 	steps := int64(s.job.Epochs) * int64(s.job.Steps())
-	return int64(together+1) * steps * (8 + 32*int64(len(s.policies)*sizes))
+	return int64(ranks+1) * steps * (8 + 32*int64(len(s.policies)*sizes))
 }
 
-// bytes predicts the largest resident set. The argument together is the number of ranks counted at
-// a time, and each is the number of goroutines of one rank.
-func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
+// bytes predicts the largest resident set. The argument ranks is the number of ranks counted at a
+// time, and each is the number of goroutines of one rank.
+func (s *Simulation) bytes(ranks, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
 	// the last term is the row pointers and vertices of the columns
 	mapped := 4*edges + 12*n + 12*s.columns()
@@ -52,7 +52,7 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 	for p := range s.shards.Parts {
 		seeds += int64(len(s.shards.Train(p)))
 	}
-	counts := s.countBytes(together, len(capacity))
+	counts := s.countBytes(ranks, len(capacity))
 	// the placements of shared caches; and, whichever is larger, the scores and order from which
 	// they are made (16 n bytes), or the later lookup table of each rank (10 n bytes)
 	if s.shared != nil {
@@ -61,14 +61,14 @@ func (s *Simulation) bytes(together, each int, u used, capacity []int) int64 {
 				counts += place.Bytes()
 			}
 		}
-		counts += max(int64(together)*(6*n+4*n), 16*n)
+		counts += max(int64(ranks)*(6*n+4*n), 16*n)
 	}
-	work := int64(together) * s.rankBytes(each, u, capacity)
+	work := int64(ranks) * s.rankBytes(each, u, capacity)
 	switch {
 	case s.byNode():
-		work = s.nodesBytes(together, each, u, capacity)
+		work = s.nodesBytes(ranks, each, u, capacity)
 	case s.job.FavoursNear():
-		work = s.nearBytes(together, each, u, capacity)
+		work = s.nearBytes(ranks, each, u, capacity)
 	}
 	return programBytes + mapped + 16*seeds + counts + work
 }

@@ -150,7 +150,8 @@ func (o *ModeOptions) check() error {
 // step. At 8 bytes each they take 2 GiB.
 const mostCounts = 1 << 28
 
-// modeCounter counts one mode with one number of ranks.
+// modeCounter counts the rows, edges and bytes of all minibatches (ModeCounts), for one mode of
+// parallelism and one number of ranks.
 type modeCounter struct {
 	*job.Job
 	owners   *sample.Owners  // owners of vertices within the group that shares a minibatch
@@ -290,9 +291,9 @@ func (c *modeCounter) elsewhere(mb *sample.Minibatch, rank int) (rows, bytes int
 	return rows, bytes
 }
 
-// foreign counts the learned rows that a minibatch of a rank reads from other ranks. The result far
-// is the number of these rows that are on other nodes.
-func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, far int64) {
+// foreign counts the learned rows that a minibatch of a rank reads from other ranks. The result
+// offNode is the number of these rows that are on other nodes.
+func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, offNode int64) {
 	if !c.Model.LearnsRows() {
 		return 0, 0
 	}
@@ -304,10 +305,10 @@ func foreign(c *modeCounter, mb *sample.Minibatch, rank int) (rows, far int64) {
 			continue
 		}
 		if rows++; c.nodes.Find(uint32(v)) != rank/max(1, c.RanksPerNode) {
-			far++
+			offNode++
 		}
 	}
-	return rows, far
+	return rows, offNode
 }
 
 // takeOwn counts a minibatch of one rank.
@@ -370,18 +371,18 @@ func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][
 }
 
 // hidden counts rows with the given number of columns that a rank receives, and the gradients that
-// go back for them. The argument far is the number of rows from other nodes.
-func (c *ModeCounts) hidden(rows, far int64, cols int) {
+// go back for them. The argument offNode is the number of rows from other nodes.
+func (c *ModeCounts) hidden(rows, offNode int64, cols int) {
 	c.Hidden += rows
 	c.Bytes += 2 * rows * 4 * int64(cols)
-	c.Network += 2 * far * 4 * int64(cols)
+	c.Network += 2 * offNode * 4 * int64(cols)
 }
 
-// fetch counts received feature rows and bytes; the argument far is the bytes from other nodes.
-func (c *ModeCounts) fetch(rows, bytes, far int64) {
+// fetch counts received feature rows and bytes; the argument offNode is the bytes from other nodes.
+func (c *ModeCounts) fetch(rows, bytes, offNode int64) {
 	c.Features += rows
 	c.Bytes += bytes
-	c.Network += far
+	c.Network += offNode
 }
 
 // add counts what a minibatch needs in every mode: edges, loaded rows and computed rows.

@@ -157,11 +157,11 @@ func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	return err
 }
 
-// count counts the reads of an epoch. The argument favour is the factor by which near vertices are
-// likelier drawn.
-func (n *nearRank) count(epoch int, favour float64, workers int) error {
+// count counts the reads of an epoch. The argument factor says how many times likelier near
+// vertices are drawn.
+func (n *nearRank) count(epoch int, factor float64, workers int) error {
 	n.reads = nearReads{}
-	d := draws{first: epoch, last: epoch, near: n.near, favour: favour}
+	d := draws{first: epoch, last: epoch, near: n.near, favour: factor}
 	return n.eachMinibatch(workers, d, func(m *minibatch) error {
 		r := &n.reads
 		r.read += int64(len(m.remote))

@@ -67,10 +67,10 @@ func (s *Simulation) counted(m *access.Graph, together, each int) (*Result, erro
 	return sum.Result, err
 }
 
-// onRanks calls f for every rank. The argument together is the number of calls at a time.
-func (s *Simulation) onRanks(together int, f func(rank int) error) error {
-	return mem.Together(together, func(w int) (err error) {
-		for rank := w; rank < s.job.Ranks && err == nil; rank += together {
+// onRanks calls f for every rank. The argument calls is the number of calls at a time.
+func (s *Simulation) onRanks(calls int, f func(rank int) error) error {
+	return mem.Together(calls, func(w int) (err error) {
+		for rank := w; rank < s.job.Ranks && err == nil; rank += calls {
 			err = f(rank)
 		}
 		return err
@@ -237,9 +237,9 @@ func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int,
 	})
 }
 
-// countSums counts minibatches, then lets all policies decide about them, static ones too: whether
-// owners send rows or sums for the misses of a cache depends on the minibatch. The counts come
-// first because an oracle chooses rows by the counts of all minibatches.
+// countSums first counts all minibatches, because an oracle chooses rows by these counts. Then all
+// policies decide about each minibatch. Static policies do so too: owners send rows or sums for the
+// rows that a cache misses, and which of the two they send depends on the minibatch.
 func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
 	workers int) error {
 	err := c.eachMinibatch(workers, c.plain(), c.count)

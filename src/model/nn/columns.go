@@ -62,8 +62,9 @@ type slice struct {
 	wide  *buffer // [width,in] gradient of the whole matrix; zero outside of the slice's columns
 }
 
-// Columns returns the Columns that computes the share of columns [first,end). It fails if the input
-// layer does not begin with a sum over columns, or if device memory runs out.
+// The method Columns makes a value of the type Columns, for the columns [first,end) of the input
+// rows. It fails if the input layer does not begin with a sum over columns, or if device memory
+// runs out.
 func (m *Model) Columns(first, end int) (*Columns, error) {
 	layer, ok := m.stages[0].Layer.(columnwise)
 	if !ok || !m.Config.Linear() {

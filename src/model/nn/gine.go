@@ -15,7 +15,7 @@ import (
 // The hidden rows and y follow from agg as in gin. The layer stores one row of messages for each
 // edge, and in training also a row of gradients for each edge.
 type gine struct {
-	gin gin // not embedded: otherwise gine would be columnwise, but its messages are not linear
+	gin gin // not embedded, because gine must not be columnwise: its messages are not linear
 	*perEdge
 	edgeIn              int
 	w, dw               compute.Matrix // [in,edgeIn]

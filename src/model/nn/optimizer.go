@@ -18,9 +18,9 @@ const (
 // DefaultOptimizer. Decay applies to every parameter, biases and norms too, as in PyTorch.
 type OptimizerOptions struct {
 	Kind         string  // adam, adamw or sgd
-	Momentum     float64 // of SGD, in [0, 1); 0 for none
-	Beta1, Beta2 float64 // of Adam and AdamW: decay of the moments a step, in [0, 1); 0: no memory
-	Eps          float64 // of Adam and AdamW, > 0: keeps the step finite if all gradients were 0
+	Momentum     float64 // momentum of SGD, in [0, 1); 0: none
+	Beta1, Beta2 float64 // Adam and AdamW: decay of the moments a step, in [0, 1); 0: no memory
+	Eps          float64 // Adam and AdamW, > 0: keeps the step finite if all gradients were 0
 	// SGD and Adam add it to gradients, AdamW applies it to weights; 0 for none.
 	WeightDecay float64
 }

@@ -83,7 +83,8 @@ func (r *relational) Needs() Needs {
 	return n
 }
 
-// rows returns how many rows of relations agg has for a hop, and how many rows z has.
+// rows returns two numbers of rows for a hop: relations is the number of rows that agg has for
+// relations, not for destinations; all is the number of all rows of z.
 func (r *relational) rows(h *Hop) (relations, all int) {
 	// An upper bound, used if only counts are known.
 	n := min(h.Edges, h.Destinations*(r.weights.relations()+1))

@@ -19,15 +19,15 @@ var (
 )
 
 // labelling returns a task of links whose labels are of the same kind as the labels of vertices in
-// another task, the argument of.
-func labelling(name, has string, of *Task) Task {
-	t := *of
+// the task base.
+func labelling(name, has string, base *Task) Task {
+	t := *base
 	t.Name, t.Has, t.Embeds = name, has, true
 	t.Changed = func(o Objective) LossFunc {
-		l := &labelLoss{rating: ratingBy(o), of: of.Minibatch, scratch: o.Scratch}
+		l := &labelLoss{rating: ratingBy(o), of: base.Minibatch, scratch: o.Scratch}
 		o.Pairs, o.Scorer = Pairs{}, Scorer{}
 		if !o.plain() {
-			l.of = of.Changed(o)
+			l.of = base.Changed(o)
 		}
 		return l.loss
 	}
@@ -76,10 +76,10 @@ func (l *labelLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, tru
 	return s
 }
 
-// onDevice returns device memory for the scores of n links if the argument which is 0, or for the
-// gradient of the scores if it is 1.
-func (l *labelLoss) onDevice(which, n, outputs int) compute.Matrix {
+// onDevice returns device memory for the scores of n links if index is 0, or for the gradient of
+// the scores if index is 1.
+func (l *labelLoss) onDevice(index, n, outputs int) compute.Matrix {
 	size := labelChunk(outputs) * outputs
-	at := len(l.scratch) - (2-which)*size
+	at := len(l.scratch) - (2-index)*size
 	return compute.Matrix{Rows: n, Cols: outputs, Data: l.scratch[at:][:n*outputs]}
 }

@@ -32,9 +32,9 @@ type Tally struct {
 	Sums      Sums
 }
 
-// NewTally returns an empty tally for a task, the argument of, with the given number of outputs.
-func NewTally(of *Task, outputs int) Tally {
-	return Tally{Facts: make([]float64, of.Facts(outputs))}
+// NewTally returns an empty tally for the task t with the given number of outputs.
+func NewTally(t *Task, outputs int) Tally {
+	return Tally{Facts: make([]float64, t.Facts(outputs))}
 }
 
 // Numbers returns all sums in one slice.
@@ -152,12 +152,12 @@ func (m *Metric) Why(t *Tally) string {
 	return ""
 }
 
-// Better reports whether the value x is better than the value of the argument than.
-func (m *Metric) Better(x, than float64) bool {
+// Better reports whether the value x is better than the value y.
+func (m *Metric) Better(x, y float64) bool {
 	if m.Less {
-		return x < than
+		return x < y
 	}
-	return x > than
+	return x > y
 }
 
 // Metrics returns all metrics.

@@ -81,8 +81,9 @@ func crossEntropy(dev compute.Device, dlogits, logits compute.Matrix, labels []b
 	return Stats{loss, rightOf(correct, logits.Rows)}
 }
 
-// rightOf returns the Sums of n vertices, of which the number right are predicted correctly.
-func rightOf(right, n int) Sums {
-	wrong := float64(n - right)
-	return Sums{TruePositive: float64(right), FalsePositive: wrong, FalseNegative: wrong}
+// rightOf returns the Sums of n vertices. The argument correct is the number of vertices whose
+// class is predicted correctly.
+func rightOf(correct, n int) Sums {
+	wrong := float64(n - correct)
+	return Sums{TruePositive: float64(correct), FalsePositive: wrong, FalseNegative: wrong}
 }

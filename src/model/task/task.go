@@ -170,6 +170,7 @@ func (t *Task) Of(f *npy.File, outputs int) (Labels, error) {
 func (t *Task) Check(l Labels, outputs int) error {
 	for v := range len(l.Data) / max(1, l.Width) {
 		if fault := t.Fault(l.Row(v), outputs); fault != "" {
+			// for example: label of vertex 2 is 7; it must be in [0, 5), or -1 for none
 			return fmt.Errorf("label of %s %d%s", t.of(), v, fault)
 		}
 	}

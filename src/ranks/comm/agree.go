@@ -201,17 +201,17 @@ func OnFirst(c Comm, f func() error) error {
 
 // AllEqual returns an error that wraps ErrMismatch unless all ranks passed the same value. All
 // ranks return the same error. It names the first rank that differs from rank 0, and the first line
-// that differs. The argument what names the compared value, for example "config" or "shard
+// that differs. The argument name is the name of the compared value, for example "config" or "shard
 // identity".
-func AllEqual(c Comm, what, value string) error {
+func AllEqual(c Comm, name, value string) error {
 	all, err := AllgatherStrings(c, value)
 	if err != nil {
-		return fmt.Errorf("comparing the %s of all ranks: %w", what, err)
+		return fmt.Errorf("comparing the %s of all ranks: %w", name, err)
 	}
 	for r := range all {
 		if all[r] != all[0] {
 			mine, first := difference(all[r], all[0])
-			return fmt.Errorf("%w: %s of rank %d is %q, of rank 0 %q", ErrMismatch, what, r, mine,
+			return fmt.Errorf("%w: %s of rank %d is %q, of rank 0 %q", ErrMismatch, name, r, mine,
 				first)
 		}
 	}

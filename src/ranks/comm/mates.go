@@ -50,11 +50,11 @@ var (
 	begin = func() {}
 )
 
-// WatchMates begins to watch. The function died is called on one rank of the node, in a goroutine,
-// with the number of the first rank that has died. Nothing is watched if the system is not Linux or
+// WatchMates begins to watch. When the first rank dies, it calls onDeath with the number of that
+// rank, on one rank of the node, in a goroutine. Nothing is watched if the system is not Linux or
 // the node has no other ranks. Collective: when it returns, all ranks watch, so that none can die
 // unnoticed.
-func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
+func WatchMates(c Comm, onDeath func(rank int)) (*Mates, error) {
 	door, own := openDoor(c.Rank())
 	all, err := Allgatherv(c, own)
 	if err != nil {
@@ -62,7 +62,7 @@ func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
 	}
 	var m *Mates
 	if door != nil {
-		m = meet(c.Rank(), door, own, all, died)
+		m = meet(c.Rank(), door, own, all, onDeath)
 	}
 	alone, err := AgreeAny(c, m == nil)
 	if err == nil && !alone && m.met != nil { // all mates will connect, so wait for them
@@ -73,7 +73,7 @@ func WatchMates(c Comm, died func(rank int)) (*Mates, error) {
 
 // meet connects a rank with its mates: the others connect to the first rank of the node. It returns
 // nil if this fails.
-func meet(rank int, door net.Listener, own []byte, all [][]byte, died func(rank int)) *Mates {
+func meet(rank int, door net.Listener, own []byte, all [][]byte, onDeath func(rank int)) *Mates {
 	node, _, _ := bytes.Cut(own, []byte("\n"))
 	var here []int
 	for r, text := range all {
@@ -81,7 +81,7 @@ func meet(rank int, door net.Listener, own []byte, all [][]byte, died func(rank 
 			here = append(here, r)
 		}
 	}
-	m := &Mates{rank: rank, died: died}
+	m := &Mates{rank: rank, died: onDeath}
 	if rank == here[0] {
 		m.met = make(chan struct{})
 		go m.receive(door, own, len(here)-1)
@@ -150,8 +150,8 @@ func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 	}
 }
 
-// follow reads what a mate sends until it ends. If it ends without a word and the argument reports
-// is set, follow calls died.
+// follow reads what a mate sends until it ends. If it ends without a word and reports is set,
+// follow calls Mates.died.
 func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 	word := make([]byte, 9)
 	for {

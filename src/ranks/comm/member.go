@@ -145,26 +145,26 @@ func (s *meeting) meet(p *post, earlier []int) error {
 	return s.deliver(p, p)
 }
 
-// deliver copies the rows that one rank, the argument from, sends to another, the argument to.
-func (s *meeting) deliver(from, to *post) error {
+// deliver copies the rows that the rank sender sends to the rank receiver.
+func (s *meeting) deliver(sender, receiver *post) error {
 	var rows []byte
 	var sent int
-	switch from.kind {
+	switch sender.kind {
 	case "alltoallv", alltoallThen:
-		sent = from.sendAt[to.rank+1] - from.sendAt[to.rank]
-		rows = from.send[from.sendAt[to.rank]*from.rowBytes:]
+		sent = sender.sendAt[receiver.rank+1] - sender.sendAt[receiver.rank]
+		rows = sender.send[sender.sendAt[receiver.rank]*sender.rowBytes:]
 	case "allgatherv":
-		sent = from.recvAt[from.rank+1] - from.recvAt[from.rank]
-		rows = from.send
+		sent = sender.recvAt[sender.rank+1] - sender.recvAt[sender.rank]
+		rows = sender.send
 	default:
 		return nil
 	}
-	first := to.recvAt[from.rank]
-	if expected := to.recvAt[from.rank+1] - first; sent != expected {
+	first := receiver.recvAt[sender.rank]
+	if expected := receiver.recvAt[sender.rank+1] - first; sent != expected {
 		return s.mismatch("rank %d sends rank %d %d rows in %s, but rank %d expects %d",
-			from.rank, to.rank, sent, from.kind, to.rank, expected)
+			sender.rank, receiver.rank, sent, sender.kind, receiver.rank, expected)
 	}
-	copy(to.recv[first*to.rowBytes:], rows[:sent*from.rowBytes])
+	copy(receiver.recv[first*receiver.rowBytes:], rows[:sent*sender.rowBytes])
 	return nil
 }
 

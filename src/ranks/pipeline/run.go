@@ -80,41 +80,41 @@ func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *
 	return p.RunOn(ctx, n, 0, prepare, consume)
 }
 
-// RunOn is like Run, and is told the least number of items of the next call, the argument next. Up
-// to Options.Ahead of those items are foreseen by the last items of this call. They are prepared as
+// RunOn is like Run, but also gets nextItems, the least number of items of the next call. Up to
+// Options.Ahead of those items are foreseen by the last items of this call. They are prepared as
 // items n, n+1, ..., reach the gate, where Arrive is called, and stay in their slots. The next call
 // takes them as its items 0, 1, ... without preparing them again. A call that ends with an error or
 // ErrStop leaves no items.
 func (p *Pipeline[T]) RunOn(
-	ctx context.Context, n, next int,
+	ctx context.Context, n, nextItems int,
 	prepare func(i int, item *T), consume func(i int, item *T) error,
 ) (err error) {
-	if n < 0 || next < 0 {
+	if n < 0 || nextItems < 0 {
 		return fmt.Errorf("pipeline: this run has %d items, and the next has %d; both numbers "+
-			"must be 0 or more", n, next)
+			"must be 0 or more", n, nextItems)
 	}
-	if next = min(next, p.options.Ahead); len(p.stations) == 0 {
-		next = 0 // without a station there is no gate, and nothing is foreseen
+	if nextItems = min(nextItems, p.options.Ahead); len(p.stations) == 0 {
+		nextItems = 0 // without a station there is no gate, and nothing is foreseen
 	}
 	if !p.running.CompareAndSwap(false, true) {
 		return errors.New("pipeline: Run was called during another Run; use one pipeline for each")
 	}
 	defer p.running.Store(false)
-	if n+next < p.parked {
+	if n+nextItems < p.parked {
 		return fmt.Errorf("pipeline: the run has %d items, but the one before prepared %d of them",
-			n+next, p.parked)
+			n+nextItems, p.parked)
 	}
 	if n == 0 && ctx.Err() == nil {
 		return nil // items prepared by the previous run stay
 	}
-	r := p.begin(n, next)
+	r := p.begin(n, nextItems)
 	defer func() {
 		r.goroutines.Wait()
 		switch {
 		case r.ended():
 			err = r.err
 		case !r.beyond(n, &r.limit):
-			p.first, p.parked = (p.first+n)%len(p.slots), next
+			p.first, p.parked = (p.first+n)%len(p.slots), nextItems
 		}
 	}()
 	r.goroutines.Add(1) // waits for the cancellation of the context
@@ -147,8 +147,9 @@ func cancelled(ctx context.Context) error {
 	return fmt.Errorf("pipeline cancelled: %w", context.Cause(ctx))
 }
 
-// begin makes the state of a run. Its channels are new, because the channels of a failed run may
-// hold tokens; channels of parked items are empty.
+// begin makes the state of a run. It makes new channels for all slots, because the channels of a
+// failed run may hold tokens. The slots of parked items can get new channels too, because their old
+// channels are empty.
 func (p *Pipeline[T]) begin(n, next int) *run {
 	r := &run{
 		n: n, all: n + next, parked: p.parked, onFail: p.options.OnFail,

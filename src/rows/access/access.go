@@ -163,13 +163,13 @@ func cut(g *graph.CSC) []int {
 	return cuts
 }
 
-// chunks runs the function do on all chunks, which the goroutines share; worker is the goroutine's
-// number. A failed read of a mapped file is returned as an error.
-func (m *Graph) chunks(do func(worker, lo, hi int)) error {
+// chunks runs the function work on all chunks, which the goroutines share; worker is the
+// goroutine's number. A failed read of a mapped file is returned as an error.
+func (m *Graph) chunks(work func(worker, lo, hi int)) error {
 	var next atomic.Int64
 	return mem.Together(m.workers, func(w int) error {
 		for i := next.Add(1); int(i) < len(m.cuts); i = next.Add(1) {
-			do(w, m.cuts[i-1], m.cuts[i])
+			work(w, m.cuts[i-1], m.cuts[i])
 		}
 		return nil
 	})

@@ -108,12 +108,12 @@ func (t taker) c() float32    { return math.Float32frombits(uint32(t)) }
 
 // foundAt updates the takers t of a destination, one for each hop so far. The destination is in
 // this hop with probability q, and then draws in-neighbours with numbers below c. It was in an
-// earlier hop with the probability in the argument last.
-func foundAt(t []taker, c, q, last float64) {
+// earlier hop with the probability earlier.
+func foundAt(t []taker, c, q, earlier float64) {
 	for i := range t {
 		t[i] = makeTaker(t[i].miss(), max(t[i].c(), float32(c)))
 	}
-	t[len(t)-1] = makeTaker(certain(max(q-last, 0)/max(1-last, 1e-9)), float32(c))
+	t[len(t)-1] = makeTaker(certain(max(q-earlier, 0)/max(1-earlier, 1e-9)), float32(c))
 }
 
 // certain returns logMiss(p), but a finite value, -64, where p is 1.
@@ -149,22 +149,22 @@ func (m *Graph) takeAll(takes []taker, width int, active Set,
 					means[i] += float64(t.miss()) * float64(t.c())
 				}
 			}
-			// The variable above is the probability that u is drawn if its number lies between the
-			// c of the current class and that of the previous class, in the variable before.
-			total, hits, above, before := 0.0, 0.0, 0.0, 1.0
+			// The variable chance is the probability that u is drawn if its number lies between the
+			// c of the current class and previous, the c of the previous class.
+			total, hits, chance, previous := 0.0, 0.0, 0.0, 1.0
 			for w, word := range some {
 				for ; word != 0; word &= word - 1 {
 					i := 64*w + bits.TrailingZeros64(word)
 					if sums[i] != 0 {
 						c := means[i] / sums[i]
-						total += above * (before - c)
+						total += chance * (previous - c)
 						hits += sums[i]
-						above, before = hit(hits), c
+						chance, previous = hit(hits), c
 					}
 					sums[i], means[i] = 0, 0
 				}
 			}
-			finish(u, total+above*before)
+			finish(u, total+chance*previous)
 		}
 	})
 }

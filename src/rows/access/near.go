@@ -10,14 +10,14 @@ import (
 
 // Near returns the vertices that spec draws with a higher probability in each hop, seed hop first.
 // In the last hop, whose sources are the input frontier, they are the held vertices. In the l-th
-// hop before it, they are the vertices with the most paths of l edges from held vertices. The
-// argument most limits their number. Ties go to the higher out-degree, then to the lower id. Paths
-// are counted in float32.
+// hop before it, they are the vertices with the most paths of l edges from held vertices, at most
+// limit of them. Ties go to the higher out-degree, then to the lower id. Paths are counted in
+// float32.
 //
 // Time is O(hops (M+N)). It takes 8 N bytes, and for the result, which lies outside the Go heap,
 // N/8 bytes for each hop, and M/8 bytes more if the kind of sampling is Poisson. Source: data
 // placement (Song and Jiang, ICS '22), section 4.
-func (m *Graph) Near(held Set, spec sample.Spec, most int) (sample.Near, error) {
+func (m *Graph) Near(held Set, spec sample.Spec, limit int) (sample.Near, error) {
 	n, hops := m.in.NumVertices(), spec.Hops()
 	near := sample.NewNear(spec, n, len(m.in.Indices))
 	fail := func(err error) (sample.Near, error) {
@@ -44,7 +44,7 @@ func (m *Graph) Near(held Set, spec sample.Spec, most int) (sample.Near, error) 
 		})
 		var top []graph.VertexID
 		if err == nil {
-			top, err = m.Top(next, nil, most)
+			top, err = m.Top(next, nil, limit)
 		}
 		if err != nil {
 			return fail(err)

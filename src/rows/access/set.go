@@ -178,12 +178,12 @@ func (m *Graph) Halo(local []Range, hops int) ([]float32, error) {
 	})
 }
 
-// each returns scores [N]: the result of the function of for every vertex.
-func (m *Graph) each(of func(u graph.VertexID) float32) ([]float32, error) {
+// each returns scores [N]: the result of f for every vertex.
+func (m *Graph) each(f func(u graph.VertexID) float32) ([]float32, error) {
 	score := mem.Make[float32](m.in.NumVertices())
 	err := m.chunks(func(_, lo, hi int) {
 		for u := lo; u < hi; u++ {
-			score[u] = of(graph.VertexID(u))
+			score[u] = f(graph.VertexID(u))
 		}
 	})
 	if err != nil {

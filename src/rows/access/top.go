@@ -15,14 +15,14 @@ import (
 // cached vertices must be remote and distinct. O(N).
 func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, error) {
 	if err := checkLocal(len(p), local); err != nil {
-		return 0, fmt.Errorf("access: expected rows: %w", err)
+		return 0, fmt.Errorf("access: computing the expected rows: %w", err)
 	}
 	sum := 0.0
 	remoteRanges(len(p), local, func(lo, hi int) { sum += total(p[lo:hi]) })
 	for _, v := range cached {
 		if uint(v) >= uint(len(p)) {
-			return 0, fmt.Errorf("access: expected rows: cached vertex %d: %w (there are %d)", v,
-				graph.ErrVertexRange, len(p))
+			return 0, fmt.Errorf("access: computing the expected rows: cached vertex %d: %w "+
+				"(there are %d)", v, graph.ErrVertexRange, len(p))
 		}
 		sum -= float64(p[v])
 	}
@@ -126,9 +126,9 @@ func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int
 		return math.MaxUint64, 0
 	}
 	sizes := make([]int, 1<<digitBits)
-	// The variable prefix holds the digits found so far. The variable above holds the total size of
-	// all candidates with larger keys.
-	prefix, above := uint64(0), 0
+	// The variable prefix holds the digits found so far. The variable larger holds the total size
+	// of all candidates with larger keys.
+	prefix, larger := uint64(0), 0
 	for shift := keyBits - digitBits; shift >= 0; shift -= digitBits {
 		clear(sizes)
 		candidates(func(_ graph.VertexID, key uint64, size int) {
@@ -137,11 +137,11 @@ func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int
 			}
 		})
 		digit := len(sizes) - 1
-		for digit > 0 && above+sizes[digit] < capacity {
-			above += sizes[digit]
+		for digit > 0 && larger+sizes[digit] < capacity {
+			larger += sizes[digit]
 			digit--
 		}
 		prefix = prefix<<digitBits | uint64(digit)
 	}
-	return prefix, capacity - above
+	return prefix, capacity - larger
 }

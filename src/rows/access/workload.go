@@ -163,13 +163,13 @@ func (m *Graph) inclusion(r *Workload,
 // sum adds up the results of an analysis over the minibatches of a step of the reader, and
 // multiplies by scale. A single analysis of all seeds would treat the step as one minibatch. All
 // vertices that most minibatches read would then get a probability near 1, and could not be
-// ordered. The argument what names the result in the error about a kind of sampling without
-// fanouts.
+// ordered. The error about a kind of sampling without fanouts names the result by the argument
+// name.
 func (m *Graph) sum(
-	r *Workload, what string, scale float64,
+	r *Workload, name string, scale float64,
 	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
 ) ([]float32, error) {
-	fanouts, err := r.Sample.FanoutsFor(what)
+	fanouts, err := r.Sample.FanoutsFor(name)
 	if err != nil {
 		return nil, fmt.Errorf("access: %w", err)
 	}
@@ -256,11 +256,11 @@ func (r *Workload) Counted(first, epochs int) ([]float32, error) {
 		Epochs: epochs, Workers: r.Workers})
 }
 
-// counted returns, for each vertex [N], how often a minibatch reads it on average. The argument
-// most limits how many minibatches of each stream of the reader it counts.
-func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
+// counted returns, for each vertex [N], how often a minibatch reads it on average. It counts at
+// most limit minibatches of each stream of the reader.
+func (r *Workload) counted(first, epochs, limit int) ([]float32, error) {
 	w := sample.Sweep{Reader: r.Reader, Spec: r.Sample, Near: r.Near, Epoch: first, Epochs: epochs,
-		Most: most * r.Count, Workers: r.Workers}
+		Most: limit * r.Count, Workers: r.Workers}
 	score, err := Count(r.Topology, &w)
 	if err != nil {
 		return nil, err
@@ -272,11 +272,11 @@ func (r *Workload) counted(first, epochs, most int) ([]float32, error) {
 	return score, nil
 }
 
-// SumScores returns the sum of n arrays of scores [N], added in order. The function of returns
+// SumScores returns the sum of n arrays of scores [N], added in order. The function array returns
 // array i.
-func SumScores(n int, of func(i int) ([]float32, error)) (sum []float32, err error) {
+func SumScores(n int, array func(i int) ([]float32, error)) (sum []float32, err error) {
 	for i := range n {
-		score, err := of(i)
+		score, err := array(i)
 		if err != nil {
 			mem.Free(sum)
 			return nil, err

@@ -56,28 +56,28 @@ func (b *bookings) grow() {
 	old.release()
 }
 
-// book keeps a row between two steps, the arguments from and to, and reports whether a slot was
-// free for it. The later step must be the last one opened.
-func (b *bookings) book(from, to int) bool {
-	s := b.latest(from)
+// book keeps a row from step begin to step end, and reports whether a slot was free for it. The
+// step end must be the last one opened.
+func (b *bookings) book(begin, end int) bool {
+	s := b.latest(begin)
 	if b.free[s&b.mask()] == 0 {
 		return false
 	}
 	b.free[s&b.mask()]--
-	b.free[to&b.mask()]++
+	b.free[end&b.mask()]++
 	return true
 }
 
-// latest returns the latest step, no later than the argument from, that has free slots. If there is
-// none, it returns b.base. It stores the answer in b.below, so that later calls skip the steps
-// between the two. None of these can get free slots: only b.base and later steps can.
-func (b *bookings) latest(from int) int {
+// latest returns the latest step, no later than limit, that has free slots. If there is none, it
+// returns b.base. It stores the answer in b.below, so that later calls skip the steps between the
+// two. None of these can get free slots: only b.base and later steps can.
+func (b *bookings) latest(limit int) int {
 	mask := b.mask()
-	s := from
+	s := limit
 	for s > b.base && b.free[s&mask] == 0 {
 		s = max(int(b.below[s&mask]), b.base)
 	}
-	for at := from; at > s; {
+	for at := limit; at > s; {
 		next := max(int(b.below[at&mask]), b.base)
 		b.below[at&mask] = int32(s)
 		at = next

@@ -92,10 +92,10 @@ func (l *slots) check(index *Index) (unbooked int, err error) {
 }
 
 // checkUses returns an error unless every slot that a use waits for holds the row of that use, and
-// the index leads to the last use of each vertex. The function last returns the entry of a
+// the index leads to the last use of each vertex. The function entryAt returns the entry of a
 // position.
 func (l *slots) checkUses(index *Index, tail, head uint32, ids []graph.VertexID, slot []int32,
-	last func(at uint32) int32) error {
+	entryAt func(at uint32) int32) error {
 	mask := uint32(len(ids) - 1)
 	uses := map[graph.VertexID]uint32{}
 	for at := tail; at != head; at++ {
@@ -107,7 +107,7 @@ func (l *slots) checkUses(index *Index, tail, head uint32, ids []graph.VertexID,
 		uses[v] = at
 	}
 	for v, at := range uses {
-		if got := index.Get(v); got != last(at) {
+		if got := index.Get(v); got != entryAt(at) {
 			return fmt.Errorf("the index has %d for vertex %d, whose last use is %d", got, v, at)
 		}
 	}

@@ -26,10 +26,10 @@ type kindOfRows struct {
 	early  int     // where the kind's early rows begin in d.Early
 }
 
-// NewByKind makes a cache from the policies of the kinds. The function of returns the kind of a
+// NewByKind makes a cache from the policies of the kinds. The function kindOf returns the kind of a
 // vertex. The policy of a kind is nil if no row of this kind is kept.
-func NewByKind(of func(graph.VertexID) int, policies []Policy) *ByKind {
-	c := &ByKind{of: of, each: make([]kindOfRows, len(policies))}
+func NewByKind(kindOf func(graph.VertexID) int, policies []Policy) *ByKind {
+	c := &ByKind{of: kindOf, each: make([]kindOfRows, len(policies))}
 	for k, p := range policies {
 		c.each[k].policy = p
 	}

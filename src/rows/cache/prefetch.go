@@ -108,7 +108,7 @@ type Prefetch struct {
 
 	lambda float64 // -log Gamma
 	delta  int
-	unused bool // as in PrefetchOptions; if set, rounds reset start and since
+	unused bool // PrefetchOptions.Unused; if set, rounds reset start and since
 	step   int  // number of steps so far
 
 	// During a round: the slots whose rows leave, and the scoreboard entries of vertices that

@@ -39,11 +39,11 @@ const (
 	reuseLevels = 8 // number of shares: 1, 1/2, 1/4 ...
 )
 
-// NewReuse returns an empty histogram. The random numbers of vertices change every k minibatches,
-// where k is the argument lasts. If lasts is 1, minibatches are independent.
-func NewReuse(lasts int) *Reuse {
-	r := &Reuse{count: make([][]float64, 1), sum: make([][]float64, 1), lasts: float64(lasts)}
-	if lasts > 1 {
+// NewReuse returns an empty histogram. The random numbers of vertices change every k minibatches.
+// If k is 1, minibatches are independent.
+func NewReuse(k int) *Reuse {
+	r := &Reuse{count: make([][]float64, 1), sum: make([][]float64, 1), lasts: float64(k)}
+	if k > 1 {
 		r.count, r.sum = make([][]float64, reuseLevels), make([][]float64, reuseLevels)
 	}
 	for i := range r.count {
@@ -120,12 +120,11 @@ func (r *Reuse) Uses() float64 {
 	return uses
 }
 
-// beyond returns how many rows a minibatch reads, on average, that were last read more than a given
-// number of minibatches ago. The argument reach is that number. These are the reads that
-// kept(reach) does not count; see Reuse.
-func (r *Reuse) beyond(reach int) (reads float64) {
+// beyond returns how many rows a minibatch reads, on average, that were last read more than age
+// minibatches ago. These are the reads that kept(age) does not count; see Reuse.
+func (r *Reuse) beyond(age int) (reads float64) {
 	r.each(func(n float64, g gap) {
-		unread, _ := g.over(reach)
+		unread, _ := g.over(age)
 		reads += n * g.p * unread
 	})
 	return reads
@@ -139,10 +138,12 @@ func (r *Reuse) beyond(reach int) (reads float64) {
 //
 //	occupied(A) = sum of p (S(A+W) - W U(A+W))
 //
-// rows. These are the rows used less than A minibatches ago and not in the window, and the rows
-// whose uses, one of them in the window, are at most A+W apart. So A is where occupied reaches the
-// capacity. A read is a hit if the row was last read at most A+W minibatches ago. All reads of the
-// first W+1 minibatches are hits, because their rows are in the first fill.
+// rows. Here W is the window, and p, S and U are those of Reuse. The cache holds rows of two sorts:
+// rows without a use in the window that were used less than A minibatches ago, and rows with a use
+// in the window whose previous use was at most A+W minibatches before that use. So A
+// is where occupied reaches the capacity. A read is a hit if the row was last read at most A+W
+// minibatches ago. All reads of the first W+1 minibatches are hits, because their rows are in the
+// first fill.
 func (r *Reuse) Fetched(capacity, window, run int) float64 {
 	rows := float64(capacity)
 	if full := r.fills(capacity, window); full < window || r.occupied(0, window) >= rows {
@@ -158,13 +159,13 @@ func (r *Reuse) Fetched(capacity, window, run int) float64 {
 		r.missed(known, age-1+window, run), r.missed(known, age+window, run))
 }
 
-// between interpolates linearly. It returns x if the argument at is equal to from, y if it is equal
-// to to, and values in between otherwise.
-func between(at, from, to, x, y float64) float64 {
-	if to <= from {
-		return y
+// between interpolates linearly. It returns y0 at x = x0, y1 at x = x1, and values in between
+// otherwise.
+func between(x, x0, x1, y0, y1 float64) float64 {
+	if x1 <= x0 {
+		return y1
 	}
-	return x + (y-x)*min(1, max(0, (at-from)/(to-from)))
+	return y0 + (y1-y0)*min(1, max(0, (x-x0)/(x1-x0)))
 }
 
 // occupied returns the number of rows in a cache in which rows without a known use stay up to the
@@ -178,15 +179,15 @@ func (r *Reuse) occupied(age, window int) (rows float64) {
 }
 
 // missed returns how many rows a minibatch reads, on average over the run, that were last read more
-// than a given number of minibatches ago. The argument reach is that number. The first minibatches
-// of the run miss nothing; the argument known is their number.
-func (r *Reuse) missed(known, reach, run int) (reads float64) {
+// than age minibatches ago. The first minibatches of the run, whose number is the argument known,
+// miss nothing.
+func (r *Reuse) missed(known, age, run int) (reads float64) {
 	r.each(func(n float64, g gap) {
-		unread, sum := g.over(reach)
+		unread, sum := g.over(age)
 		_, before := g.over(known)
-		// first reads in the minibatches from number known to number reach
+		// first reads in the minibatches from number known to number age
 		first := g.p * max(sum-before, 0)
-		reads += n * (first + float64(run-reach)*g.p*unread) / float64(max(run, 1))
+		reads += n * (first + float64(run-age)*g.p*unread) / float64(max(run, 1))
 	})
 	return reads
 }

@@ -51,10 +51,10 @@ func (l *slots) free() {
 // link adds a slot to the list of slots without a booked row, as the newest.
 func (l *slots) link(slot int32) { l.linkAfter(l.older[len(l.vertex)], slot) }
 
-// Values that slots.vertex holds instead of a vertex, for slots that may be filled at once.
+// Values that slots.vertex holds instead of a vertex, for slots that have no row.
 const (
-	unused  = graph.VertexID(-1) // never filled
-	dropped = graph.VertexID(-2)
+	unused  = graph.VertexID(-1) // the slot never had a row
+	dropped = graph.VertexID(-2) // the row that the slot had is no longer needed
 )
 
 // vacate makes a slot the oldest in the list, so that slots with useless rows are used first.
@@ -75,9 +75,9 @@ func (l *slots) unlink(slot int32) {
 	l.newer[older], l.older[newer] = newer, older
 }
 
-// take gives the oldest slot without a booked row to vertex v. The argument from is the number of
+// take gives the oldest slot without a booked row to vertex v. The argument row is the number of
 // the vertex's row among the fetched rows.
-func (l *slots) take(index *Index, v graph.VertexID, from int, d *Decision) int32 {
+func (l *slots) take(index *Index, v graph.VertexID, row int, d *Decision) int32 {
 	slot := l.newer[len(l.vertex)]
 	l.unlink(slot)
 	old := l.vertex[slot]
@@ -90,6 +90,6 @@ func (l *slots) take(index *Index, v graph.VertexID, from int, d *Decision) int3
 		d.Evictions++
 	}
 	l.vertex[slot] = v
-	d.Insert = append(d.Insert, makeInsert(from, slot))
+	d.Insert = append(d.Insert, makeInsert(row, slot))
 	return slot
 }

@@ -14,27 +14,27 @@ type Static struct {
 	slots int
 }
 
-// NewStatic makes a cache that holds the rows of the vertices held of a graph with n vertices: the
-// row of held[i] is in slot i.
-func NewStatic(n int, held []graph.VertexID) (*Static, error) {
-	s := &Static{index: NewIndex(n, len(held), IndexAuto), slots: len(held)}
-	if err := fill(s.index, n, held, func(slot int32) int32 { return slot }); err != nil {
+// NewStatic makes a cache that holds the rows of the given vertices. The row of vertices[i] is in
+// slot i. The graph has n vertices.
+func NewStatic(n int, vertices []graph.VertexID) (*Static, error) {
+	s := &Static{index: NewIndex(n, len(vertices), IndexAuto), slots: len(vertices)}
+	if err := fill(s.index, n, vertices, func(slot int32) int32 { return slot }); err != nil {
 		s.Free()
 		return nil, fmt.Errorf("static cache: %w", err)
 	}
 	return s, nil
 }
 
-// fill maps each vertex held[i] to entry(i) in the index.
-func fill(x *Index, n int, held []graph.VertexID, entry func(slot int32) int32) error {
-	for i, v := range held {
+// fill maps vertices[i] to entry(i) in the index, for every i.
+func fill(x *Index, n int, vertices []graph.VertexID, entry func(slot int32) int32) error {
+	for i, v := range vertices {
 		if uint32(v) >= uint32(n) {
 			return fmt.Errorf("entry %d of the initial rows is vertex %d: %w (the graph has %d "+
 				"vertices)", i, v, graph.ErrVertexRange, n)
 		}
 		if x.Get(v) >= 0 {
 			return fmt.Errorf("the initial rows name vertex %d twice: entries %d and %d", v,
-				slices.Index(held, v), i)
+				slices.Index(vertices, v), i)
 		}
 		x.Set(v, entry(int32(i)))
 	}

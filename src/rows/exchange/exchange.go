@@ -196,8 +196,8 @@ type Exchange struct {
 	unit     int
 	tables   [][]byte         // [P+kinds] rows of each part, then cached rows of each kind
 	base     []compute.RowRef // [P] the row of vertex v of part p has the reference base[p] + v
-	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache,
-	stored   bool             // and fetched unless stored; stored as in Options
+	remote   []uint8          // [P] 1 for parts whose rows are looked up in the cache
+	stored   bool             // Options.Stored; if not set, rows that are not cached are fetched
 	host     Slicer
 	cache    Cache
 	changes  bool   // whether there is an Options.Buffer
@@ -371,7 +371,8 @@ func check(c comm.Comm, o Options) error {
 	var errs []error
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(o.Kinds) == 0 {
-		return errors.New("there is no kind of rows; give at least 1")
+		return errors.New("the list Options.Kinds is empty; give at least one kind of rows, with " +
+			"the number and type of its columns")
 	}
 	errs = append(errs, checkKept(&o)...)
 	if o.Stored && o.Buffer != nil {

@@ -121,17 +121,16 @@ func (x *Exchange) SliceRows(p *Plan) error {
 	return nil
 }
 
-// sliceRows copies the rows that a rank wants. It turns their ids in the argument want into row
-// numbers of parts.
-func (x *Exchange) sliceRows(to []byte, want []int32, rank int) error {
-	for len(want) > 0 && !x.planning {
-		if uint32(want[0]) >= uint32(x.rows) {
-			return x.outside(fmt.Sprintf("rank %d wants row %d", rank, want[0]))
+// sliceRows copies the rows that a rank wants. It turns their ids into row numbers of parts.
+func (x *Exchange) sliceRows(to []byte, ids []int32, rank int) error {
+	for len(ids) > 0 && !x.planning {
+		if uint32(ids[0]) >= uint32(x.rows) {
+			return x.outside(fmt.Sprintf("rank %d wants row %d", rank, ids[0]))
 		}
-		part := x.parts.Find(uint32(x.first) + uint32(want[0]))
-		run, size := x.toPart(part, want), x.rowBytesOf(part)
-		x.host.SliceRows(to[:run*size], x.tables[part], size, want[:run])
-		want, to = want[run:], to[run*size:]
+		part := x.parts.Find(uint32(x.first) + uint32(ids[0]))
+		run, size := x.toPart(part, ids), x.rowBytesOf(part)
+		x.host.SliceRows(to[:run*size], x.tables[part], size, ids[:run])
+		ids, to = ids[run:], to[run*size:]
 	}
 	return nil
 }

@@ -227,10 +227,10 @@ type Chooser struct {
 	kinds  []int64 // [2*kinds] for chooseKinds: the bytes of rows, and of sums
 }
 
-// NewChooser makes the chooser of an exchange with these kinds of rows. The function of returns the
-// kind of a vertex. It is needed only by Counts with several kinds.
-func NewChooser(s *Sums, kinds []Kind, of func(graph.VertexID) int) *Chooser {
-	c := &Chooser{early: of}
+// NewChooser makes the chooser of an exchange with these kinds of rows. The function kindOf returns
+// the kind of a vertex. It is needed only by Counts with several kinds.
+func NewChooser(s *Sums, kinds []Kind, kindOf func(graph.VertexID) int) *Chooser {
+	c := &Chooser{early: kindOf}
 	for _, k := range kinds {
 		c.costs = append(c.costs, s.costs(k))
 	}

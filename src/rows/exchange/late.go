@@ -213,8 +213,9 @@ func (l *Late) half(late bool) *serving {
 // Vectors returns how many rows and sums are late, or how many are early.
 func (l *Late) Vectors(late bool) int { return len(l.half(late).ptr) - 1 }
 
-// Make copies rows and computes sums so that they can be sent: numbers lo to hi-1 of the late ones,
-// or of the early ones. Several goroutines may call it at a time, each for its own numbers.
+// The method Make prepares rows and sums to be sent: it copies the rows, and computes the sums. It
+// does so for the numbers lo to hi-1 among the late rows and sums, or among the early ones.
+// Goroutines may call it at the same time, each for numbers of its own.
 func (l *Late) Make(x *Exchange, late bool, lo, hi int) {
 	if lo == hi || x.planning {
 		return

@@ -59,26 +59,26 @@ func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []u
 }
 
 // Relay turns p, after Plan or Request, into a plan for the vertices that the rank itself reads.
-// These are the first vertices of p (the argument own is their number) and then the vertices ids,
+// These are the first vertices of p (the argument count is their number) and then the vertices ids,
 // whose rows other ranks of the group pass on. If a vertex of ids is not in the graph, the error
 // wraps graph.ErrVertexRange.
-func (x *Exchange) Relay(p *Plan, own int, ids []graph.VertexID) error {
+func (x *Exchange) Relay(p *Plan, count int, ids []graph.VertexID) error {
 	r := &p.relayed
-	r.own = own
+	r.own = count
 	r.found = mem.Grow(r.found[:0], len(p.Rows.Of))
 	copy(r.found, p.Rows.Of)
 	r.got = mem.Grow(r.got[:0], len(ids)*x.rowBytesOf(0))
 	table := x.received + 1
 	p.Rows.Tables[table] = r.got
-	p.Rows.Of = mem.Grow(p.Rows.Of[:own], own+len(ids))
-	p.Parts = mem.Grow(p.Parts[:own], own+len(ids))
+	p.Rows.Of = mem.Grow(p.Rows.Of[:count], count+len(ids))
+	p.Parts = mem.Grow(p.Parts[:count], count+len(ids))
 	for k, v := range ids {
 		if uint32(v) >= x.parts.Vertices() {
 			return fmt.Errorf("exchange: vertex %d that is passed on is %d: %w (the graph has %d "+
 				"vertices)", k, v, graph.ErrVertexRange, x.parts.Vertices())
 		}
-		p.Rows.Of[own+k] = compute.MakeRowRef(table, k)
-		p.Parts[own+k] = uint16(x.parts.Find(uint32(v)))
+		p.Rows.Of[count+k] = compute.MakeRowRef(table, k)
+		p.Parts[count+k] = uint16(x.parts.Find(uint32(v)))
 	}
 	p.Rows.Of = append(mem.Grow(p.Rows.Of, len(p.Rows.Of)+len(r.sums))[:len(p.Rows.Of)], r.sums...)
 	return nil

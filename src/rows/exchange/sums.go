@@ -93,8 +93,8 @@ func (x *Exchange) giveBack(c *choosing) {
 type choosing struct {
 	Chooser
 	list Groups
-	// [K*kinds*2] for each owner and kind: the index in askIDs at which the members of its next sum
-	// go, and the row of its table at which this sum is received.
+	// [K*kinds*2] two numbers for each owner and kind of rows: the index in Plan.askIDs of the
+	// first member of the next sum, and the row of the receive table that this sum goes to
 	next []int
 }
 
@@ -408,8 +408,8 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 	at, before := len(s.of), len(s.ptr)-1
 	s.of, s.indices = mem.Grow(s.of, at+len(ids)), mem.Grow(s.indices, at+len(ids))
 	s.ptr = mem.Grow(s.ptr, before+sums+1)
-	// In a prediction, the ids were made from requests to other ranks, so the sums' members are
-	// divided evenly among them.
+	// In a prediction, the ids are those of this rank's own requests to other ranks. Each sum gets
+	// an equal share of these ids as its members.
 	if x.planning {
 		for k, id := range ids {
 			v := uint32(x.first) + uint32(id)

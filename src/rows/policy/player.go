@@ -79,9 +79,10 @@ func (p *Player) Name() string { return p.policy.Name }
 func (p *Player) Window() int { return p.setup.Window }
 
 // Advance lets the policy decide about all minibatches for which the history is long enough. For
-// each it calls the function each with the minibatch's number and the decision, which is
+// each it calls the function visit with the minibatch's number and the decision, which is
 // overwritten after the call. The argument last says that no minibatch follows.
-func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cache.Decision)) error {
+func (p *Player) Advance(h *History, last bool,
+	visit func(minibatch int, d *cache.Decision)) error {
 	if p.cache == nil {
 		if h.n <= p.setup.Window && !last {
 			return nil
@@ -113,7 +114,7 @@ func (p *Player) Advance(h *History, last bool, each func(minibatch int, d *cach
 		begin := time.Now()
 		p.cache.Step(h.Remote(p.next), &p.d)
 		p.took += time.Since(begin)
-		each(p.next, &p.d)
+		visit(p.next, &p.d)
 		p.next++
 	}
 	return nil

@@ -27,7 +27,7 @@ import (
 // and the policy "none" neither.
 type Policy struct {
 	Name string // name in cache.policy, --policies, tables and plots
-	Doc  string // which rows it keeps, as a clause of docs/config.md
+	Doc  string // rows that the policy keeps, as a clause of docs/config.md
 
 	// Rank returns a score for every vertex: [N], outside the Go heap. The vertices with the
 	// highest scores are kept, but never one with score 0.
@@ -138,13 +138,14 @@ type Size struct {
 	Steps    int64   // number of minibatches of the run
 	// The policy keeps a copy of the degrees, because the graph is not symmetric or is freed.
 	Degrees bool
-	Sums    bool // as in Setup
+	Sums    bool // owners may send sums instead of rows, so rows differ in worth
 }
 
 // table lists the policies in the order of tables and plots.
 var table []*Policy
 
-// Not where the table is declared: prefetch itself reads the table, to find its first fill.
+// init fills the table. The declaration cannot fill it, because prefetch itself reads the table to
+// find its first fill, and Go allows no such cycle.
 func init() {
 	table = []*Policy{
 		none, degree, halo1, wpr, paths, sim, vip, inclusion, oracle, sieve, prefetch, lookahead,

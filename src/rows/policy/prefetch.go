@@ -87,8 +87,9 @@ func (o *Settings) interval() int {
 	return o.Delta
 }
 
-// newBuffer makes the buffer. It copies the degrees if the graph, or the transpose of a graph that
-// is not symmetric, does not live as long as the buffer.
+// newBuffer makes the buffer, which needs the degree of each vertex as long as it lives. It copies
+// the degrees in two cases: passing is set, so that the graph is freed before the buffer, or the
+// degrees come from the transpose of the graph, which is always freed before the buffer.
 func newBuffer(m *access.Graph, passing bool, o cache.PrefetchOptions) (cache.Policy, error) {
 	if !m.Transposed() && !passing {
 		o.Degree = m.OutDegrees()

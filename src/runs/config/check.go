@@ -13,11 +13,11 @@ import (
 
 func (c *Config) faults() []string { return c.faultsOf(func(*Key) bool { return true }) }
 
-// faultsOf returns the errors in single values, for the keys for which the function of returns
-// true, and all errors in combinations of values.
-func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
+// faultsOf returns the errors in single values, for the keys for which the function isChecked
+// returns true, and all errors in combinations of values.
+func (c *Config) faultsOf(isChecked func(*Key) bool) (faults []string) {
 	for _, k := range c.keys() {
-		if fault := k.fault(k.Name, plain(k.Brief)); fault != "" && of(k) {
+		if fault := k.fault(k.Name, plain(k.Brief)); fault != "" && isChecked(k) {
 			faults = append(faults, fault)
 		}
 	}
@@ -61,8 +61,8 @@ func (c *Config) faultsOf(of func(*Key) bool) (faults []string) {
 }
 
 // Changes returns an error about every key that must not change but differs from its value at the
-// beginning of the run. If the run's version did not have a key, its value is the default, or the
-// value that the map before has for it.
+// beginning of the run. If the version that began the run did not have a key, the key's value is
+// the one in the variable before, a map, or else the default.
 func (c *Config) Changes(began map[string]string) error {
 	var faults []error
 	then := Default().keys()

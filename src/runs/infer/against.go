@@ -18,17 +18,17 @@ const (
 )
 
 // against rates the rows of a block as targets of each link's source, and passes the scores to the
-// function see. It leaves out rows that are known to have a link or edge with the source. Scores
-// that are inner products come from matrix products, whose last bits depend on the size of the
-// product. So such a score differs from the rater's own score by up to slack; the function exact
-// returns the rater's score of row k.
-func (r *ranking) against(first graph.VertexID, rows compute.Matrix, see seen) {
+// function receive. It leaves out rows that are known to have a link or edge with the source.
+// Scores that are inner products come from matrix products, whose last bits depend on the size of
+// the product. So such a score differs from the rater's own score by up to slack; the function
+// exact returns the rater's score of row k.
+func (r *ranking) against(first graph.VertexID, rows compute.Matrix, receive seen) {
 	_, kind := r.of.Shards.Schema.LinkEnds()
 	r.of.Topology.Columns.OfType(kind, first, first+graph.VertexID(rows.Rows),
 		func(from, end graph.VertexID) {
 			for ; from < end; from += productRows {
 				next := min(from+productRows, end)
-				r.window(from, rows.RowsAt(int(from-first), int(next-first)), see)
+				r.window(from, rows.RowsAt(int(from-first), int(next-first)), receive)
 			}
 		})
 }

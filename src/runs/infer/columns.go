@@ -44,7 +44,7 @@ func (s Passes) columnsAtOnce() (int, error) {
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return 0, err
 	}
-	// not by pretended nodes, which share the memory of one machine
+	// Nodes are those of the launcher, because pretended nodes share the memory of one machine.
 	node, err := comm.NodeOf(s.Comm, 0)
 	if err != nil {
 		return 0, err
@@ -87,9 +87,9 @@ func blockColumns(cols, fit int) int {
 }
 
 // inferColumns runs layer l over all own vertices, block by block of the rows of the layer before.
-// It passes the layer's rows to the function see, unless that is nil, and then to the function put.
-// If put is nil, it returns the rows. Collective.
-func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, see, put putRows,
+// It passes the layer's rows to the function inspect, unless that is nil, and then to the function
+// store. If store is nil, it returns the rows. Collective.
+func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, inspect, store putRows,
 ) (out layerRows, err error) {
 	chunks := s.chunks(rows.rowBytes()) // the same chunks as in memory, so that bits are the same
 	sums, err := s.makeRows(rows.cols, rows.block, rows.of)
@@ -100,12 +100,12 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, see, p
 		err = s.inferBlock(ctx, rows, &sums, first, chunks,
 			pass{layer: l, sums: true})
 	}
-	inPlace := put == nil // then the rows overwrite the aggregates, each chunk after it was read
+	inPlace := store == nil // then the rows overwrite the aggregates, each chunk after it was read
 	if inPlace {
-		put = func(at int, y compute.Matrix) error { return sums.put(s.Device, at, 0, y) }
+		store = func(at int, y compute.Matrix) error { return sums.put(s.Device, at, 0, y) }
 	}
 	if err == nil {
-		err = s.transform(ctx, l, rows, &sums, see.then(put), chunks)
+		err = s.transform(ctx, l, rows, &sums, inspect.then(store), chunks)
 	}
 	if err != nil || !inPlace {
 		sums.free()
@@ -173,8 +173,8 @@ func (d *deviceRows) read(from *layerRows, lo, hi, end int) []float32 {
 }
 
 // transform makes the rows of layer l from the own vertices' rows and aggregates, and passes them
-// to the function put, chunk by chunk.
-func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put putRows,
+// to the function store, chunk by chunk.
+func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, store putRows,
 	chunks chunks) error {
 	var onDevice [2]deviceRows // one for own rows, one for aggregates
 	for k := range onDevice {
@@ -205,7 +205,7 @@ func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, put
 		if err != nil {
 			return err
 		}
-		if err := put(lo, y); err != nil {
+		if err := store(lo, y); err != nil {
 			return err
 		}
 	}

@@ -121,11 +121,11 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 }
 
 // finite returns an error on every rank if ok is false on any rank: that rank has a number that is
-// not finite. The argument what names the numbers. Collective.
-func (s Passes) finite(what string, ok bool) error {
+// not finite. The argument name is what the error calls the numbers. Collective.
+func (s Passes) finite(name string, ok bool) error {
 	bad, err := comm.AgreeAny(s.Comm, !ok)
 	if err == nil && bad {
-		err = comm.AgreedOn(s.Comm, fmt.Errorf("%s are not finite: %w", what, nn.ErrDiverged))
+		err = comm.AgreedOn(s.Comm, fmt.Errorf("%s are not finite: %w", name, nn.ErrDiverged))
 	}
 	return err
 }
@@ -297,32 +297,35 @@ func (p pass) open(o parallel.Options, byColumns bool) (*parallel.Strategy, erro
 // own vertex number at.
 type putRows func(at int, y compute.Matrix) error
 
-// then returns a function that calls the function see, unless that is nil, and then the function
-// put.
-func (see putRows) then(put putRows) putRows {
-	if see == nil {
-		return put
+// then returns a function that calls the function inspect, unless that is nil, and then the
+// function store.
+func (inspect putRows) then(store putRows) putRows {
+	if inspect == nil {
+		return store
 	}
 	return func(at int, y compute.Matrix) error {
-		if err := see(at, y); err != nil {
+		if err := inspect(at, y); err != nil {
 			return err
 		}
-		return put(at, y)
+		return store(at, y)
 	}
 }
 
 // inferLayer runs layer l over all own vertices, chunk by chunk. It passes the layer's rows to the
-// function see, unless that is nil, and then to the function put. If put is nil, it returns the
-// rows. In a file they are stored in blocks of columns; the argument block is the width of a block.
-func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int, see, put putRows,
+// function inspect, unless that is nil, and then to the function store. If store is nil, it returns
+// the rows. In a file they are stored in blocks of columns; the argument block is the width of a
+// block.
+func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int,
+	inspect, store putRows,
 ) (out layerRows, err error) {
-	if put == nil {
+	if store == nil {
 		if out, err = s.makeLayer(l, block); err != nil {
 			return out, err
 		}
-		put = func(at int, y compute.Matrix) error { return out.put(s.Device, at, 0, y) }
+		store = func(at int, y compute.Matrix) error { return out.put(s.Device, at, 0, y) }
 	}
-	err = s.inferChunks(ctx, in, s.chunks(max(1, in.RowBytes())), pass{layer: l}, see.then(put))
+	err = s.inferChunks(ctx, in, s.chunks(max(1, in.RowBytes())), pass{layer: l},
+		inspect.then(store))
 	if err != nil {
 		out.free()
 	}
@@ -352,13 +355,13 @@ func (s Passes) givesLogits(l int) bool {
 	return l == s.Job.Model.Layers-1 && !s.Job.Model.Jumps()
 }
 
-// inferChunks makes rows of the chunks of all own vertices, and passes them to the function put.
+// inferChunks makes rows of the chunks of all own vertices, and passes them to the function store.
 // Unless the rank can read rows in place, a strategy runs over the chunks, through a pipeline of
 // its own. Collective.
 func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, of pass,
-	put putRows) (err error) {
+	store putRows) (err error) {
 	if s.readsInPlace(in) {
-		return s.inferInPlace(ctx, in, chunks, of, put)
+		return s.inferInPlace(ctx, in, chunks, of, store)
 	}
 	n, err := comm.AgreeMax(s.Comm, chunks.len())
 	if err != nil {
@@ -410,7 +413,7 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, o
 		if err != nil {
 			return err
 		}
-		if err := put(at, y); err != nil {
+		if err := store(at, y); err != nil {
 			return err
 		}
 		at += y.Rows

@@ -129,16 +129,16 @@ func (e *linkEnd) id(word string) string {
 	return e.name + "/" + word
 }
 
-// readLinks reads a file of links (see shard.ReadLinks). The argument more is the number of further
-// vertices in a line, after its link.
-func (s Passes) readLinks(path string, more int) (links [][]graph.VertexID, err error) {
+// readLinks reads a file of links (see shard.ReadLinks). The argument extra is the number of
+// further vertices in a line, after its link.
+func (s Passes) readLinks(path string, extra int) (links [][]graph.VertexID, err error) {
 	ends := s.endsOf()
 	source, err := s.Shards.OpenSourceIDs()
 	if err != nil {
 		return nil, err
 	}
 	defer source.Close()
-	rows, err := shard.ReadLinks(path, more, source,
+	rows, err := shard.ReadLinks(path, extra, source,
 		func(end int, id string) string { return ends[end].id(id) })
 	if err != nil {
 		return nil, err

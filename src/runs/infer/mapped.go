@@ -69,8 +69,8 @@ func (m *mappedRows) put(at int, y compute.Matrix) error {
 	return err
 }
 
-// infer makes the rows of the layer and passes them to the function put. Collective.
-func (m *mappedRows) infer(ctx context.Context, put putRows) error {
+// infer makes the rows of the layer and passes them to the function store. Collective.
+func (m *mappedRows) infer(ctx context.Context, store putRows) error {
 	_, cols := m.Job.Model.Widths(m.layer)
 	rows, of := &m.neighbours, pass{layer: m.layer, sums: true, exact: true}
 	chunks := m.chunks(m.rowBytes) // the chunks are those for rows that are not mapped
@@ -92,7 +92,7 @@ func (m *mappedRows) infer(ctx context.Context, put putRows) error {
 		}
 		y, err := m.Model.ForwardLayer(m.layer, &in)
 		if err == nil {
-			err = put(at, y)
+			err = store(at, y)
 		}
 		return err
 	}

@@ -41,10 +41,10 @@ type Request struct {
 	Vertices []string
 }
 
-// Bytes returns the memory for the predictions until they are written. The result own is what all
+// Bytes returns the memory for the predictions until they are written. The result sum is what all
 // ranks need together, and written is what the rank that writes needs. The argument trained is the
 // name of the model's task.
-func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (own, written int64) {
+func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (sum, written int64) {
 	if r.Links != "" || r.Top > 0 {
 		return 0, 0
 	}
@@ -56,15 +56,15 @@ func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (ow
 		n = min(n, len(r.Vertices))
 	}
 	row := r.rowBytes(task.Stored(trained), classes)
-	own = int64(n) * int64(row)
+	sum = int64(n) * int64(row)
 	if r.Path != "" {
-		written = own
+		written = sum
 	}
 	if r.Embeddings != "" { // then the predictions have been written and freed
 		rows := int64(n) * int64(4*hidden)
-		own, written = own+rows, max(written, rows)
+		sum, written = sum+rows, max(written, rows)
 	}
-	return own, written
+	return sum, written
 }
 
 // rowBytes returns the bytes of the prediction for one vertex.

@@ -21,13 +21,13 @@ func (s Passes) evalKey(epoch, part, chunk int) sample.Key {
 }
 
 // Sampled runs minibatches of the given vertices of own parts through the training pipeline,
-// forward only. It calls the function each with every minibatch and its logits, which are in host
+// forward only. It calls the function visit with every minibatch and its logits, which are in host
 // memory and valid during the call. With a look-ahead cache, minibatches of the next epoch occupy
 // the slots of that pipeline, so Sampled uses a temporary pipeline. Draws have keys of part and
 // chunk, and a chunk is as large as a training minibatch. So with the same streams they do not
 // depend on the number of ranks. Collective.
 func (s Passes) Sampled(ctx context.Context, epoch int, seeds func(part int) []graph.VertexID,
-	each func(m *parallel.Minibatch, logits compute.Matrix) error,
+	visit func(m *parallel.Minibatch, logits compute.Matrix) error,
 ) error {
 	items, admit, err := s.sampledItems(epoch, seeds)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s Passes) Sampled(ctx context.Context, epoch int, seeds func(part int) []g
 		host = mem.Grow(host, len(logits.Data))
 		s.Device.Download(host, logits.Data)
 		s.Model.Undo(host[:len(logits.Data)])
-		return each(m, compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: host})
+		return visit(m, compute.Matrix{Rows: logits.Rows, Cols: logits.Cols, Data: host})
 	}
 	if s.Pipe.Ahead() == 0 {
 		return s.Pipe.Run(ctx, items, admit, judge)

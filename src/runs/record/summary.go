@@ -51,9 +51,9 @@ type Summary struct {
 	Machine
 	// [below](#energy)
 	Energy Energy `json:"energy"`
-	// that prepare minibatches, of rank 0
+	// number of threads of rank 0 that prepare minibatches
 	Workers int `json:"-"`
-	// the nodes are run.ranks_per_node's
+	// the nodes are not real: run.ranks_per_node sets which ranks form a node
 	Pretended bool `json:"-"`
 	// all rows are in the memory of one node, and nothing is cached
 	InMemory bool `json:"-"`

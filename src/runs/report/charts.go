@@ -42,21 +42,21 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 	return slices.DeleteFunc(all, func(c *chart.Chart) bool { return c.Empty() })
 }
 
-// part gives the i-th of several charts of one kind a number and a name. The argument of is the
+// part gives the i-th of several charts of one kind a number and a name. The argument total is the
 // number of these charts.
-func part(c *chart.Chart, i, of int, name string) *chart.Chart {
-	if of > 1 {
+func part(c *chart.Chart, i, total int, name string) *chart.Chart {
+	if total > 1 {
 		c.ID, c.Title = fmt.Sprintf("%s-%d", c.ID, i+1), c.Title+": "+name
 	}
 	return c
 }
 
-// series returns a curve over epochs. The function of reads a number from a record; records without
-// it are left out.
-func series(records []values, of func(values) (float64, bool)) (x, y []float64) {
+// series returns a curve over epochs. The function read reads a number from a record; records
+// without it are left out.
+func series(records []values, read func(values) (float64, bool)) (x, y []float64) {
 	for _, e := range records {
 		epoch, _ := e.num(&the.epoch.Epoch)
-		if v, ok := of(e); ok {
+		if v, ok := read(e); ok {
 			x, y = append(x, epoch), append(y, v)
 		}
 	}
@@ -87,13 +87,13 @@ func bins(runs []*Run) int {
 }
 
 // binned returns the points of a curve over the steps of the run. The argument size is the number
-// of steps of a point. The function of returns the numbers part and whole of a step, and a point is
-// sum(part)/sum(whole). Steps that lack one of the two are left out.
-func (r *Run) binned(size int, of func(i int) (part, whole float64, ok bool)) (x, y []float64) {
+// of steps of a point. The function ofStep returns the numbers part and whole of a step, and a
+// point is sum(part)/sum(whole). Steps that lack one of the two are left out.
+func (r *Run) binned(size int, ofStep func(i int) (part, whole float64, ok bool)) (x, y []float64) {
 	place := r.places()
 	part, whole, n := 0.0, 0.0, 0
 	for i := range r.Steps.n {
-		if p, w, ok := of(i); ok {
+		if p, w, ok := ofStep(i); ok {
 			part, whole = part+p, whole+w
 		}
 		if n++; n < size && i+1 < r.Steps.n {

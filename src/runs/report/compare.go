@@ -12,8 +12,8 @@ import (
 )
 
 // differing returns, in order, the config keys in which the runs differ. It leaves out the keys for
-// which the function but returns true, and those that do not affect the result.
-func differing(runs []*Run, but func(key string) bool) []string {
+// which the function ignored returns true, and those that do not affect the result.
+func differing(runs []*Run, ignored func(key string) bool) []string {
 	keys := map[string]bool{}
 	for _, r := range runs {
 		for k := range r.Config {
@@ -21,7 +21,7 @@ func differing(runs []*Run, but func(key string) bool) []string {
 		}
 	}
 	maps.DeleteFunc(keys, func(k string, _ bool) bool {
-		if but(k) || config.Has(k, config.NoResult) {
+		if ignored(k) || config.Has(k, config.NoResult) {
 			return true
 		}
 		first, has := runs[0].setting(k)
@@ -40,14 +40,14 @@ func batchKey(key string) bool  { return strings.HasPrefix(key, "sample.batch") 
 func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
 
 // alike reports whether runs are on the same graph and their configs differ only in keys for which
-// the function but returns true.
-func alike(a, b *Run, but func(key string) bool) bool {
+// the function ignored returns true.
+func alike(a, b *Run, ignored func(key string) bool) bool {
 	graph := &the.summary.Graph
 	if a.Summary != nil && b.Summary != nil &&
 		fmt.Sprint(a.Summary.object(graph)) != fmt.Sprint(b.Summary.object(graph)) {
 		return false
 	}
-	return len(differing([]*Run{a, b}, but)) == 0
+	return len(differing([]*Run{a, b}, ignored)) == 0
 }
 
 // dataOf returns a text that identifies the data set of a run. It is the size of the graph, so that
@@ -105,10 +105,10 @@ func ranked(runs []*Run) (out []*Run) {
 }
 
 // groups divides runs, in order, into groups: a run joins the first group for whose first run the
-// function same returns true.
-func groups(runs []*Run, same func(a, b *Run) bool) (all [][]*Run) {
+// function fits returns true.
+func groups(runs []*Run, fits func(a, b *Run) bool) (all [][]*Run) {
 	for _, r := range runs {
-		if at := slices.IndexFunc(all, func(g []*Run) bool { return same(g[0], r) }); at >= 0 {
+		if at := slices.IndexFunc(all, func(g []*Run) bool { return fits(g[0], r) }); at >= 0 {
 			all[at] = append(all[at], r)
 		} else {
 			all = append(all, []*Run{r})
@@ -217,13 +217,13 @@ func timed(r *Run) bool {
 	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
 }
 
-// equalWork groups runs that differ only in ranks and in keys for which the function but returns
-// true. The runs of a group have the same graph and parts, the same pretended nodes, and the same
-// number of threads a rank. A group on one number of ranks joins a group with other batch sizes if
-// their steps have the same number of seeds. A group on several numbers of ranks does not, because
-// a weak study would then lose a point to a strong study with the same number of seeds.
-func equalWork(runs []*Run, but func(key string) bool) (all [][]*Run) {
-	same := groups(runs, func(a, b *Run) bool { return alike(a, b, but) })
+// equalWork groups runs that differ only in ranks and in keys for which the function ignored
+// returns true. The runs of a group have the same graph and parts, the same pretended nodes, and
+// the same number of threads a rank. A group on one number of ranks joins a group with other batch
+// sizes if their steps have the same number of seeds. A group on several numbers of ranks does not,
+// because a weak study would then lose a point to a strong study with the same number of seeds.
+func equalWork(runs []*Run, ignored func(key string) bool) (all [][]*Run) {
+	same := groups(runs, func(a, b *Run) bool { return alike(a, b, ignored) })
 	for _, several := range []bool{true, false} { // so that the order of the runs does not matter
 		for _, g := range same {
 			if severalRanks(g) != several {
@@ -234,7 +234,7 @@ func equalWork(runs []*Run, but func(key string) bool) (all [][]*Run) {
 				at = slices.IndexFunc(all, func(h []*Run) bool {
 					return sameSeeds(h[0], g[0]) &&
 						alike(h[0], g[0],
-							func(key string) bool { return but(key) || batchKey(key) })
+							func(key string) bool { return ignored(key) || batchKey(key) })
 				})
 			}
 			if at >= 0 {

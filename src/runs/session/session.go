@@ -57,7 +57,8 @@ type Session struct {
 	Strategy *parallel.Strategy
 	Pipe     *parallel.Pipe
 
-	// the graph of a task of links has no edges but links; false until a ranking has found that
+	// AllEdgesAreLinks says that every edge of the graph is a link of the task. It is false until a
+	// ranking has looked at all edges and has found only links.
 	AllEdgesAreLinks bool
 
 	// number of minibatches of the current pass that were trained before a restart
@@ -294,14 +295,14 @@ func (s *Session) NewPipe(strategy *parallel.Strategy, ahead int) (*parallel.Pip
 	})
 }
 
-// During calls f and puts the argument what before its error. If a pipeline that f runs has an
-// error, the job is aborted before f returns; that error gets the same prefix.
-func (s *Session) During(what string, f func() error) error {
+// During calls f and puts the prefix before its error. If a pipeline that f runs has an error, the
+// job is aborted before f returns; that error gets the same prefix.
+func (s *Session) During(prefix string, f func() error) error {
 	outer := s.doing
-	s.doing += what + ": "
+	s.doing += prefix + ": "
 	defer func() { s.doing = outer }()
 	if err := f(); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", prefix, err)
 	}
 	return nil
 }

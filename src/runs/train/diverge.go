@@ -29,14 +29,14 @@ func (b *lossBound) begin(loss float64) {
 // most returns the largest loss that check accepts. begin must have been called.
 func (b *lossBound) most() float64 { return mostGrowth * max(1, *b.first) }
 
-// check returns an error if a loss, or a lower bound of it, exceeds the bound. The argument what
+// check returns an error if a loss, or a lower bound of it, exceeds the bound. The argument name
 // names the loss.
-func (b *lossBound) check(what string, loss float64) error {
+func (b *lossBound) check(name string, loss float64) error {
 	if b.first == nil || loss <= b.most() {
 		return nil
 	}
 	return fmt.Errorf("%s is %.3g, more than %g times the %.3g of the first step: %w",
-		what, loss, mostGrowth, *b.first, nn.ErrDiverged)
+		name, loss, mostGrowth, *b.first, nn.ErrDiverged)
 }
 
 const divergedCure = "Lower train.lr, add warm-up, or check the features' scale"

@@ -197,16 +197,16 @@ func (r *run) saveLearned(path string) (sums rundir.FileSums, diverged bool, err
 	return sums, diverged, err
 }
 
-// gatherShares returns the ranks' shares of the epoch under way. The argument took is the time of
-// the epoch so far. Collective.
-func (r *run) gatherShares(took time.Duration) (s shares, err error) {
+// gatherShares returns the ranks' shares of the epoch under way. The argument elapsed is the time
+// of the epoch so far. Collective.
+func (r *run) gatherShares(elapsed time.Duration) (s shares, err error) {
 	rows := r.rows
 	rows.Add(r.carried)
 	own := share{
 		Blocks: r.blocks, Edges: r.edges, Rows: rows,
 		Remote: r.rows.Remote + r.earlier, Read: r.rows.ServedReads,
 		Collectives: r.rows.Collectives,
-		Seconds:     took.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(),
+		Seconds:     elapsed.Seconds(), Waiting: r.waiting.Seconds(), Startup: r.startup.Seconds(),
 		Phases: r.clock.Seconds(),
 		Busy:   r.processor.Busy(), CPUs: r.processor.CPUs, Joules: r.energy.own(),
 	}

@@ -98,27 +98,27 @@ func (r *run) drains(step int) bool {
 
 // settle waits for the result of a queued step and records it. If the step is nil, it does nothing.
 // It returns the votes in the result. The wait counts as part of that step's backward pass.
-func (r *run) settle(of *queuedStep) (ballot, error) {
-	switch of {
+func (r *run) settle(step *queuedStep) (ballot, error) {
+	switch step {
 	case nil:
 		return ballot{}, nil
 	case failed:
 		return ballot{}, errFailed
 	}
 	began := begins(trace.Backward)
-	r.s.Watch.At(r.epoch, of.number, watch.Place(trace.Backward))
-	trained, err := of.result.Settle()
+	r.s.Watch.At(r.epoch, step.number, watch.Place(trace.Backward))
+	trained, err := step.result.Settle()
 	if err != nil {
-		return ballot{}, fmt.Errorf("step %d: %w", of.number, err)
+		return ballot{}, fmt.Errorf("step %d: %w", step.number, err)
 	}
-	r.mark(trace.Backward, of.item, began)
+	r.mark(trace.Backward, step.item, began)
 	r.keepFault(trained)
-	if err := r.accept(&of.stepUnderWay, trained.Stats); err != nil {
+	if err := r.accept(&step.stepUnderWay, trained.Stats); err != nil {
 		// the device made neither this step's update nor the next one's
-		r.optimizer.SetSteps(of.updates)
+		r.optimizer.SetSteps(step.updates)
 		return ballot{}, err
 	}
-	r.record(&of.stepUnderWay, trained.Stats)
+	r.record(&step.stepUnderWay, trained.Stats)
 	r.auto.StepEnds()
 	return r.votes(), nil
 }

@@ -79,7 +79,7 @@ type run struct {
 type digests struct {
 	losses   *xxhash.Digest // digest of the loss bits of every step
 	blocks   uint64         // sum of the digests of this rank's minibatches
-	edges    uint64         // sum of the digests of these minibatches' edges
+	edges    uint64         // sum of the digests of the edges of this rank's minibatches
 	noBlocks bool           // a device has drawn minibatches, without digests of their blocks
 	noEdges  bool           // the run resumed from a checkpoint without a digest of edges
 }

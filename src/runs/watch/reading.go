@@ -28,9 +28,9 @@ func (r *Reading) Waiting(begins bool) {
 	}
 }
 
-// During calls read and watches the process meanwhile. The argument what names the thing that is
-// read. Reading bytes is progress, and so is all that a Watchdog counts as progress.
-func (r *Reading) During(what string, read func() error) error {
+// During calls read and watches the process meanwhile. The argument name is what messages call the
+// thing that is read. Reading bytes is progress, and so is all that a Watchdog counts as progress.
+func (r *Reading) During(name string, read func() error) error {
 	if _, known := mem.ReadBytes(); r.Limit <= 0 || !known {
 		return read()
 	}
@@ -57,7 +57,7 @@ func (r *Reading) During(what string, read func() error) error {
 				r.Stalled(fmt.Errorf("reading %s has made no progress for %.1f s: %w. Look at "+
 					"its file system (a server that is gone, a disk that fails). "+
 					"The key run.stall_seconds sets how long to wait",
-					what, age.Seconds(), ErrStalled))
+					name, age.Seconds(), ErrStalled))
 				return
 			}
 		}

@@ -86,16 +86,16 @@ func (j *Job) Exchange(rank int) (*exchange.Exchange, error) {
 	return j.ExchangeOf(rank, j.ReadRows(), j.Neighbours(rank), j.OwnersSums())
 }
 
-// ExchangeOf is Exchange for rows of the given kinds. The argument here lists the ranks whose rows
+// ExchangeOf is Exchange for rows of the given kinds. The slice inMemory lists the ranks whose rows
 // this rank reads in memory.
-func (j *Job) ExchangeOf(rank int, kinds []exchange.Kind, here []int, sums *exchange.Sums) (
+func (j *Job) ExchangeOf(rank int, kinds []exchange.Kind, inMemory []int, sums *exchange.Sums) (
 	*exchange.Exchange, error) {
 	offsets := j.Shards.Ranges()
 	if !j.Exact { // parts are cut into pieces
 		offsets = j.pieces()
 	}
 	return exchange.NewPlanning(rank, j.Ranks, offsets, kinds, func(part int) bool {
-		return slices.Contains(here, part*j.Ranks/(len(offsets)-1))
+		return slices.Contains(inMemory, part*j.Ranks/(len(offsets)-1))
 	}, sums)
 }
 

@@ -23,7 +23,7 @@ type Refusal struct {
 	What       string // the setting that it cannot be combined with
 	Why        string
 	Cure       string // settings to choose instead of What
-	Other      string // or this value of Key to choose instead; "" if there is none
+	Other      string // other value of Key, which can be chosen instead; "" if there is none
 }
 
 func (r Refusal) Error() string {

@@ -298,8 +298,8 @@ func LargeTopology(bytes, free int64) string {
 }
 
 // LargeDraws says why a device cannot draw the given number of minibatches, or returns "" if it
-// can. The argument left is the memory that is left on the device, without the topology.
-func LargeDraws(o *compute.DrawOptions, minibatches int, left int64) string {
+// can. The argument free is the memory that is free on the device, without the topology.
+func LargeDraws(o *compute.DrawOptions, minibatches int, free int64) string {
 	for h, hop := range o.Hops {
 		if hop.Destinations+hop.Edges > compute.MostDrawnHop {
 			return fmt.Sprintf("hop %d of a minibatch may have %d edges, but on a GPU edges and "+
@@ -307,11 +307,11 @@ func LargeDraws(o *compute.DrawOptions, minibatches int, left int64) string {
 				h+1, hop.Edges)
 		}
 	}
-	if room := DrawnBytes(o, minibatches); room > left/2 {
+	if room := DrawnBytes(o, minibatches); room > free/2 {
 		return fmt.Sprintf("%d minibatches under way take %d MB, more than half of the %d MB of "+
 			"device memory that model, rows and topology leave; lower sample.batch, "+
 			"sample.fanouts, pipeline.depth or compute.gpu_rows", minibatches, room>>20,
-			max(0, left>>20))
+			max(0, free>>20))
 	}
 	return ""
 }

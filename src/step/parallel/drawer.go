@@ -155,7 +155,7 @@ func (s *Strategy) degreesKnown() error {
 	if t := s.o.Topology; s.needs.Weights == nn.WeightsSymmetric && t.Rows == nil &&
 		t.Graph.NumVertices() < len(t.Original) {
 		return errors.New("the model weighs edges by the degrees of all vertices, but this rank " +
-			"holds the row pointers of only some")
+			"has opened the row pointers of only some; open the parts with shard.Options.AllRows")
 	}
 	return nil
 }

@@ -225,13 +225,14 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 // the weights of GCN's symmetric normalisation of the whole graph, without the edges that the
 // minibatch leaves out:
 //
-//	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i  for an edge from j to i; i has deg_i
-//	w_ii = 1/(W_i+1)                              in-edges, and k_i of them were sampled
+//	w_ij = v_ij/sqrt((W_i+1)(W_j+1)) * deg_i/k_i  weight of an edge from j to i
+//	w_ii = 1/(W_i+1)                              weight of the edge from i to itself
 //
-// where v is the value of an edge and W the sum of the weights of all in-edges, which is deg
-// without edge weights. For samplers that estimate, the values already account for edges that were
-// not sampled, so there is no factor deg_i/k_i. So the weighted sum over a sample is an unbiased
-// estimate of the sum over all edges.
+// Here v is the value of an edge. Vertex i has deg_i in-edges in the graph, of which k_i were
+// sampled. W is the sum of the weights of all in-edges, which is deg without edge weights. For
+// samplers that estimate, the values already account for edges that were not sampled, so there is
+// no factor deg_i/k_i. So the weighted sum over a sample is an unbiased estimate of the sum over
+// all edges.
 func symmetric(w []float32, b *graph.Block, v *values) {
 	for d := range b.NumDst {
 		self, end := b.Indptr[d], b.Indptr[d+1]

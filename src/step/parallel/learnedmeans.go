@@ -60,24 +60,23 @@ func (a *learnedMeans) list(e *LayerEdges, learns []bool, first []int) {
 	a.Whole = append(mem.Grow(a.Whole[:0], len(own))[:0], own...)
 }
 
-// add appends the segments of s that lie in a span; the argument of is the span. It adds the
-// argument by to their indices.
-func (a *learnedMeans) add(s compute.Segments, of span, by int) span {
+// add appends the segments of s that lie in the span part. It adds shift to their indices.
+func (a *learnedMeans) add(s compute.Segments, part span, shift int) span {
 	begin, edges := len(a.Indptr)-1, len(a.Indices)
-	lo, hi := s.Indptr[of.first], s.Indptr[of.end]
-	a.Indptr = mem.Grow(a.Indptr, begin+of.len()+1)
+	lo, hi := s.Indptr[part.first], s.Indptr[part.end]
+	a.Indptr = mem.Grow(a.Indptr, begin+part.len()+1)
 	a.Indices = mem.Grow(a.Indices, edges+int(hi-lo))
-	for k := range of.len() {
-		a.Indptr[begin+k+1] = s.Indptr[of.first+k+1] - lo + int64(edges)
+	for k := range part.len() {
+		a.Indptr[begin+k+1] = s.Indptr[part.first+k+1] - lo + int64(edges)
 	}
 	for k, source := range s.Indices[lo:hi] {
-		to := compute.SourceOf(source) + int32(by)
+		to := compute.SourceOf(source) + int32(shift)
 		if source < 0 {
 			to = ^to
 		}
 		a.Indices[edges+k] = to
 	}
-	return span{begin, begin + of.len()}
+	return span{begin, begin + part.len()}
 }
 
 // count returns the number of segments.

@@ -20,7 +20,8 @@ type linkQueue struct {
 	ended       chan struct{}
 }
 
-// errand queues work on the comm stream; told gets its error. A send to told must not block.
+// errand is work for a linkQueue: the function enqueue queues kernels on the comm stream. Then the
+// linkQueue sends the error of enqueue, or nil, to the channel told. This send must not block.
 type errand struct {
 	enqueue func() error
 	told    chan<- error

@@ -52,20 +52,20 @@ func (s *mover) way() Shuffling { return s.carrier.way() }
 
 func (s *mover) arrived() error { return s.carrier.arrived() }
 
-// enter ends the training phase of, and begins the phase Shuffle. The method leave does the
-// reverse.
-func (s *mover) enter(m *Minibatch, of trace.Phase, phases Phases) error {
+// enter ends the phase pass, which is Forward or Backward, and begins the phase Shuffle. The method
+// leave does the reverse.
+func (s *mover) enter(m *Minibatch, pass trace.Phase, phases Phases) error {
 	if err := m.point(fault.Shuffle, s.rank); err != nil {
 		return fmt.Errorf("step %d: %w", m.Key.Step, err)
 	}
-	phases.End(of)
+	phases.End(pass)
 	phases.Begin(trace.Shuffle)
 	return nil
 }
 
-func (s *mover) leave(of trace.Phase, phases Phases) {
+func (s *mover) leave(pass trace.Phase, phases Phases) {
 	phases.End(trace.Shuffle)
-	phases.Begin(of)
+	phases.Begin(pass)
 }
 
 // rows returns a matrix for rows under way, in memory that grows as needed.

@@ -57,7 +57,7 @@ import (
 // outside the Go heap and are reused by the next minibatch in the same slot.
 type Minibatch struct {
 	Key         sample.Key
-	Seeds       []graph.VertexID // of all ranks that share the minibatch; copied by SetSeeds
+	Seeds       []graph.VertexID // seeds of all ranks that share it; SetSeeds copies them
 	GlobalSeeds int              // number of seeds of the step over all streams
 	Train       bool             // backward follows, so dropout is applied
 	tried       bool             // prepared by a Trial, in which no faults are injected

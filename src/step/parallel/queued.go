@@ -88,9 +88,9 @@ func (q *stepQueue) close() error {
 func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
 
 // Queue is Step without waiting for the device. The phases measure how long the host takes to give
-// the device its work. If the argument last is set, m is the last minibatch of a step, and Queue
-// returns the step. The caller must settle it before it queues the step after the next.
-func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error) {
+// the device its work. If endsStep is set, m is the last minibatch of a step, and Queue returns the
+// step. The caller must settle it before it queues the step after the next.
+func (s *Strategy) Queue(m *Minibatch, endsStep bool, phases Phases) (*Queued, error) {
 	if err := s.landing.receive(m); err != nil {
 		return nil, err
 	}
@@ -103,11 +103,11 @@ func (s *Strategy) Queue(m *Minibatch, last bool, phases Phases) (*Queued, error
 	grad := s.o.Model.QueueLoss(&m.Batch, logits)
 	phases.End(trace.Forward)
 	phases.Begin(trace.Backward)
-	if err := s.backward(m, grad, last, phases); err != nil {
+	if err := s.backward(m, grad, endsStep, phases); err != nil {
 		return nil, err
 	}
 	phases.End(trace.Backward)
-	if !last {
+	if !endsStep {
 		return nil, nil
 	}
 	phases.Begin(trace.Sync)

@@ -150,10 +150,10 @@ func (r *related) fold(b *graph.Block) {
 	}
 }
 
-// begin lists the rows of each destination, and leaves room for further rows. The argument more is
+// begin lists the rows of each destination, and leaves room for further rows. The argument extra is
 // the number of further rows of a destination. It returns a function from a vertex to its group.
 func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
-	more int64) func(graph.VertexID) int {
+	extra int64) func(graph.VertexID) int {
 	rows, t, n := b.NumRows(), &r.targets, b.NumDst
 	r.ends = append(r.ends[:0], b.Ends...)
 	if len(b.Ends) == 0 {
@@ -161,13 +161,13 @@ func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
 	}
 	t.NumDst = n
 	t.Indptr = mem.Grow(t.Indptr[:0], n+1)
-	t.Indices = mem.Grow(t.Indices[:0], rows+int(more)*n)
+	t.Indices = mem.Grow(t.Indices[:0], rows+int(extra)*n)
 	clear(t.Indptr)
 	for row := range rows {
 		t.Indptr[b.Target(row)+1]++
 	}
 	for d := range n {
-		t.Indptr[d+1] += t.Indptr[d] + more
+		t.Indptr[d+1] += t.Indptr[d] + extra
 	}
 	for row := range rows {
 		r.target(b.Target(row), row)
@@ -310,7 +310,7 @@ type ofType struct {
 	means, edges, own int // number of means (if averaged), of their edges, and of destinations
 	row, first        int // next row and first row of the type in indptr
 	edge              int // next place in indices
-	x                 int // where the type's rows begin among all rows that are read
+	x                 int // first row of the type among all rows that are read
 	end               int
 }
 

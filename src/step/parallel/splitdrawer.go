@@ -129,15 +129,15 @@ func (d *splitDrawer) stages() []Stage {
 func (d *splitDrawer) asks(h int) bool { return d.asker.askingHops() > 0 && h >= d.asker.first }
 
 // crossing returns the stages in which the vertices that hop h has found go to their owners. Then
-// the function do runs.
+// the function next runs.
 func (d *splitDrawer) crossing(h int, what string,
-	do func(*Minibatch, *sample.Split) error) []Stage {
+	next func(*Minibatch, *sample.Split) error) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{
 		collective(trace.Ask, name("found"),
 			func(m *Minibatch) (request, error) { return d.startFound(m, h) }, nil),
 		local(trace.Sample, name(what), func(m *Minibatch) error {
-			return d.samplers.with(func(s *sample.Split) error { return do(m, s) })
+			return d.samplers.with(func(s *sample.Split) error { return next(m, s) })
 		}),
 	}
 }

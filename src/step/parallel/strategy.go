@@ -260,10 +260,10 @@ func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix,
 var errUntrained = errors.New("this strategy has no gradients: it can only evaluate")
 
 // Step runs forward, loss and backward on a minibatch. A step has one or several minibatches on a
-// rank. For the last of them, the argument last is true, and Step returns after the gradients have
-// been summed over all minibatches and ranks of the step. It reports its phases to the argument
-// phases. An error ends the job.
-func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err error) {
+// rank. For the last of them, the argument endsStep is true, and Step returns after the gradients
+// have been summed over all minibatches and ranks of the step. It reports its phases to the
+// argument phases. An error ends the job.
+func (s *Strategy) Step(m *Minibatch, endsStep bool, phases Phases) (t Trained, err error) {
 	model, sums := s.o.Model, s.o.Gradients
 	if sums == nil {
 		return t, errUntrained
@@ -288,7 +288,7 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 	}
 	phases.End(trace.Forward)
 	phases.Begin(trace.Backward)
-	if err := s.backward(m, grad, last, phases); err != nil {
+	if err := s.backward(m, grad, endsStep, phases); err != nil {
 		return t, err
 	}
 	// A GPU may still be computing. Sync waits for the sums of gradients only if rows between
@@ -297,7 +297,7 @@ func (s *Strategy) Step(m *Minibatch, last bool, phases Phases) (t Trained, err 
 		return t, err
 	}
 	phases.End(trace.Backward)
-	if last {
+	if endsStep {
 		t.Stats, err = s.sum(m, phases)
 	}
 	return t, err

@@ -135,18 +135,19 @@ func (s *Store) candidates(minibatches int) (all []trial) {
 	return all
 }
 
-// Choose counts the candidates for the cache of a run that begins at a position. The argument kept
-// is the choice of a resumed run, or nil. If it still holds, nothing is counted. Collective.
-func (s *Store) Choose(at Position, kept *Choice) (*Auto, error) {
+// Choose counts the candidates for the cache of a run that begins at a position. The argument
+// previous is the choice of a resumed run, or nil. If it still holds, nothing is counted.
+// Collective.
+func (s *Store) Choose(at Position, previous *Choice) (*Auto, error) {
 	a := &Auto{store: s, from: at, o: s.Job.Cache}
 	switch {
 	case s.Job.AllInMemory() || !s.Job.Reads():
 		a.done, a.why = true, "none: every rank reads all rows from memory"
 		a.o.Policy = policy.None
 		return a, nil
-	case kept.holds(s):
-		a.done, a.why = true, kept.Why
-		a.o = kept.options(a.o)
+	case previous.holds(s):
+		a.done, a.why = true, previous.Why
+		a.o = previous.options(a.o)
 		if !s.Job.Sample.HasFanouts() {
 			a.o.WithoutFanouts()
 		}

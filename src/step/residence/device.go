@@ -53,7 +53,7 @@ type GPU struct {
 // first. The zero value uses half of the memory that the model leaves free; the other half is for
 // activations and minibatches.
 type GPURows struct {
-	Set      bool    // Fraction or Bytes says how many; false: as many as fit
+	Set      bool    // Fraction or Bytes says how many rows; false: all that fit
 	Fraction float64 // fraction of the rows; 0: Bytes counts
 	Bytes    int     // number of bytes of rows; 0: none
 }

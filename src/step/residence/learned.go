@@ -34,7 +34,7 @@ func (s *Store) addLearned(o *exchange.Options) {
 		}
 		o.Kinds[t] = kind
 		for p := range s.shards().Parts {
-			o.Tables[p*types+t] = nil // also for peers, whose learned rows are in their own memory
+			o.Tables[p*types+t] = nil // peers too have their learned rows in their own memory
 		}
 	}
 	for k, r := range s.Learned.Ranges {

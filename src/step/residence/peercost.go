@@ -34,8 +34,8 @@ type PeerCost struct {
 
 // How much is measured: few rows, so that start-up takes hardly longer.
 const (
-	measuredRows  = 4096    // most rows read at a time,
-	measuredBytes = 1 << 20 // and most bytes of these rows
+	measuredRows  = 4096    // most rows read at a time
+	measuredBytes = 1 << 20 // most bytes read at a time
 	measuredTimes = 3       // times that each kind of read is measured; the shortest counts
 )
 

@@ -67,8 +67,8 @@ var SplitNames = [3]string{"train", "valid", "test"}
 // for n links.
 func (s *LinkSplit) Validate(g *CSC) error { return s.ValidateBy(g, g.Has) }
 
-// ValidateBy is like Validate, but asks the function has whether a link is an edge of g.
-func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
+// ValidateBy is like Validate, but asks the function isEdge whether a link is an edge of g.
+func (s *LinkSplit) ValidateBy(g *CSC, isEdge func(Link) bool) error {
 	n := uint32(g.NumVertices())
 	type sided struct {
 		Link
@@ -81,7 +81,7 @@ func (s *LinkSplit) ValidateBy(g *CSC, has func(Link) bool) error {
 				return fmt.Errorf("%s links, entry %d: the link from %d to %d: %w (the graph has "+
 					"%d vertices)", SplitNames[side], i, l.Source, l.Target, ErrVertexRange, n)
 			}
-			if side > 0 && (has(l) || has(l.Reverse())) {
+			if side > 0 && (isEdge(l) || isEdge(l.Reverse())) {
 				return fmt.Errorf("%s links, entry %d: the link from %d to %d is an edge of the "+
 					"graph, so a model would be told it", SplitNames[side], i, l.Source, l.Target)
 			}
@@ -143,14 +143,14 @@ func (g *CSC) FindBy(l Link, place []int32) int64 {
 	return g.Indptr[l.Target] + int64(at)
 }
 
-// With returns a copy of the graph with the given links added as edges. If the argument both is
-// set, their reverses are added too. Edges that exist are not repeated. The rows of g must be in
-// ascending order of place[source], as are those of the copy. The copy takes 8 bytes a vertex and 4
-// an edge; the caller must Free it.
-func (g *CSC) With(links []Link, both bool, place []int32) CSC {
+// With returns a copy of the graph with the given links added as edges. If reverses is set, their
+// reverses are added too. Edges that exist are not repeated. The rows of g must be in ascending
+// order of place[source], as are those of the copy. The copy takes 8 bytes a vertex and 4 an edge;
+// the caller must Free it.
+func (g *CSC) With(links []Link, reverses bool, place []int32) CSC {
 	more := slices.Clone(links)
 	for _, l := range links {
-		if both {
+		if reverses {
 			more = append(more, l.Reverse())
 		}
 	}

@@ -16,13 +16,13 @@ const batchEdges = 4096
 
 // countingSort sorts the edges that end in vertices [first, end) by destination. Edges with the
 // same destination keep their order. It returns indptr [end-first+1], and indices with the source
-// of each edge. If the argument both is set, each edge except loops also counts as an in-edge of
-// its source. Then indices hold tagged sources (function tag); the tag fits because a vertex takes
-// 31 of 32 bits.
+// of each edge. If undirected is set, each edge except loops also counts as an in-edge of its
+// source. Then indices hold tagged sources (function tag); the tag fits because a vertex takes 31
+// of 32 bits.
 //
 // Every worker walks all edges and handles those that end in its own range. This reads memory in
 // sequence, which is cheap, needs no atomics, and gives the same result as one worker.
-func countingSort(first, end int, edges edgeSource, both bool) ([]int64, []VertexID) {
+func countingSort(first, end int, edges edgeSource, undirected bool) ([]int64, []VertexID) {
 	n, base := end-first, uint32(first)
 	indptr := mem.Make[int64](n + 1)
 	forRanges(n, func(v int) int64 { return int64(v) }, func(lo, hi int) {
@@ -33,7 +33,7 @@ func countingSort(first, end int, edges edgeSource, both bool) ([]int64, []Verte
 				if dst-uint32(lo) < width {
 					indptr[dst+1]++
 				}
-				if both && src-uint32(lo) < width && src != dst {
+				if undirected && src-uint32(lo) < width && src != dst {
 					indptr[src+1]++
 				}
 			}
@@ -52,13 +52,13 @@ func countingSort(first, end int, edges edgeSource, both bool) ([]int64, []Verte
 				src, dst := uint32(e>>32)-base, uint32(e)-base
 				if dst-uint32(lo) < width {
 					entry := src + base
-					if both {
+					if undirected {
 						entry = tag(entry, false)
 					}
 					indices[indptr[dst]] = VertexID(entry)
 					indptr[dst]++
 				}
-				if both && src-uint32(lo) < width && src != dst {
+				if undirected && src-uint32(lo) < width && src != dst {
 					indices[indptr[src]] = VertexID(tag(dst+base, true))
 					indptr[src]++
 				}

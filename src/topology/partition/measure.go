@@ -40,7 +40,7 @@ type Report struct {
 	// where vertices have types
 	Types     []TypeReport `json:"types,omitempty"`
 	Relations []TypeReport `json:"relations,omitempty"`
-	// what it makes of minibatches that all parts share, where that was measured
+	// how evenly the parts divide minibatches that they all share; nil if that was not measured
 	Sampled *Sampled `json:"sampled,omitempty"`
 }
 

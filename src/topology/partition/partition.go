@@ -178,7 +178,8 @@ func Check(g *graph.CSC, w Weights, o Options) error {
 	}
 	if o.Imbalance != nil && len(o.Imbalance) != len(w.Vertex) {
 		errs = append(errs,
-			fmt.Errorf("%d imbalances for %d constraints", len(o.Imbalance), len(w.Vertex)))
+			fmt.Errorf("the list Options.Imbalance has %d numbers for %d constraints; give one "+
+				"number for each constraint, or none", len(o.Imbalance), len(w.Vertex)))
 	}
 	for c, x := range o.Imbalance {
 		if !(x >= 1) {

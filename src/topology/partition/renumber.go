@@ -85,9 +85,9 @@ func smallestFactor(n int) int {
 }
 
 // bisect permutes the parts in set so that the cut between its first parts and the others is small.
-// The argument left is the number of first parts. It grows the first group greedily from set[0].
+// The argument count is the number of first parts. It grows the first group greedily from set[0].
 // Then it makes the best swap of two parts as long as one helps (Kernighan and Lin, 1970).
-func (m cutMatrix) bisect(set []int32, left int) {
+func (m cutMatrix) bisect(set []int32, count int) {
 	// [parts] weight of each part's edges to the left side minus that to the right side
 	pull := make([]int64, m.parts)
 	for _, a := range set {
@@ -104,7 +104,7 @@ func (m cutMatrix) bisect(set []int32, left int) {
 			}
 		}
 	}
-	for i := range left {
+	for i := range count {
 		best := i
 		for j := i; j < len(set) && i > 0; j++ {
 			if pull[set[j]] > pull[set[best]] {
@@ -117,13 +117,13 @@ func (m cutMatrix) bisect(set []int32, left int) {
 	for range len(set) { // each swap lowers the cut; the bound keeps the worst case quadratic
 		// a is the part of the left group with the least pull to the left, b of the right group
 		// with the most
-		a, b := 0, left
-		for i := range left {
+		a, b := 0, count
+		for i := range count {
 			if pull[set[i]] < pull[set[a]] {
 				a = i
 			}
 		}
-		for j := left; j < len(set); j++ {
+		for j := count; j < len(set); j++ {
 			if pull[set[j]] > pull[set[b]] {
 				b = j
 			}

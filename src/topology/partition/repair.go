@@ -221,15 +221,14 @@ func (l *load) excess(v, part int) bool {
 const none = -1
 
 // relief returns the decrease of the total excess if vertex v moves from one part to another.
-// Unless the argument back is none, vertex back moves the opposite way. The unit is the mean of a
-// part.
-func (l *load) relief(v, back, from, to int) float64 {
+// Unless swapped is none, vertex swapped moves the opposite way. The unit is the mean of a part.
+func (l *load) relief(v, swapped, from, to int) float64 {
 	a, b, total := l.of(from), l.of(to), 0.0
 	for i := range l.constraints {
 		c := &l.constraints[i]
 		x := int64(c.Weights[v])
-		if back != none {
-			x -= int64(c.Weights[back])
+		if swapped != none {
+			x -= int64(c.Weights[swapped])
 		}
 		less := max(a[i]-c.Limit, 0) - max(a[i]-x-c.Limit, 0)
 		more := max(b[i]+x-c.Limit, 0) - max(b[i]-c.Limit, 0)

@@ -12,7 +12,7 @@ import (
 var wholeRows = Neighbours(All)
 
 // columnRange lists the columns of one relation in a hop. The hop draws some in-edges of each
-// column, which become one row of the block.
+// column. The drawn edges of a column become one row of the block.
 type columnRange struct {
 	relation int
 	vertices []graph.VertexID // the destinations or, in a graph with relations, their columns

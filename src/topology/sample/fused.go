@@ -328,16 +328,16 @@ func (m *Minibatch) addTotals(degrees []int64) {
 }
 
 // weigh makes room for the weights that the hop writes. The argument edges is their number. The
-// array already has weights of other relations, whose number is the argument before, and keeps
+// array already has weights of other relations, whose number is the argument previous, and keeps
 // them. The result is the array; it is empty if edges have no weights.
-func (s *Fused) weigh(weights []float32, before, edges int) []float32 {
+func (s *Fused) weigh(weights []float32, previous, edges int) []float32 {
 	if s.options.Weights {
 		s.hop.ofData = s.topology.Weights
 	} else if !s.mb.Estimates {
 		return weights[:0]
 	}
-	weights = mem.Grow(weights, before+edges)
-	s.hop.weights = weights[before:]
+	weights = mem.Grow(weights, previous+edges)
+	s.hop.weights = weights[previous:]
 	return weights
 }
 

@@ -165,11 +165,11 @@ func (n *numbers) forDevice() compute.Numbers {
 // numbersEnd is greater than every number.
 const numbersEnd = 1 << 32
 
-// below returns the bound below which the numbers of a share q of all vertices lie.
+// below returns a bound: a share q of all vertices have random numbers below this bound.
 func below(q float64) uint64 { return uint64(math.Ceil(min(q, 1) * numbersEnd)) }
 
-// likely returns a bound below which a row of this degree almost always has at least fanout
-// numbers, but not many more.
+// likely returns a bound for a row of this degree: almost always at least fanout neighbours have
+// random numbers below the bound, but not many more.
 func likely(fanout, degree int64) uint64 {
 	f := float64(fanout)
 	return below((f + 3*math.Sqrt(f) + 3) / float64(degree))
@@ -375,10 +375,10 @@ func (d *drawer) chooseBelow(pos []int64, h *hop, i int) {
 	}
 }
 
-// has reports whether a neighbour with the given number is drawn. The argument near says whether
+// has reports whether a neighbour with the given number is drawn. The argument inSet says whether
 // the neighbour is near.
-func (b bounds) has(near bool, number uint64) bool {
-	if near {
+func (b bounds) has(inSet bool, number uint64) bool {
+	if inSet {
 		return number < b.near
 	}
 	return number < b.others

@@ -297,7 +297,8 @@ func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID,
 		if !l.wrong(link, v, source) {
 			return v
 		}
-		// the links of a chunk share their negatives, so that this one cannot be drawn again
+		// All links of a chunk share their negatives, so no other negative can be drawn for just
+		// this link.
 		if o.Negatives.Kind == NegativesJoint {
 			return -1
 		}
@@ -394,12 +395,12 @@ func (o *leftOut) add(i int, from []graph.VertexID) {
 	o.start = append(o.start, int32(len(o.from)))
 }
 
-// find lists the edges that the seeds of a key's minibatch leave out. If the function mine is not
+// find lists the edges that the seeds of a key's minibatch leave out. If the function isOwn is not
 // nil, only seeds for which it returns true count. These seeds must come first in the frontier, in
 // their order. Another frontier is an error, because training would then see the links that it
 // predicts.
-func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(graph.VertexID) bool,
-) (err error) {
+func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID,
+	isOwn func(graph.VertexID) bool) (err error) {
 	o.start, o.from = o.start[:0], o.from[:0]
 	if !l.Excludes() {
 		return nil
@@ -407,7 +408,7 @@ func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID, mine func(g
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
 		without, at := r.without, 0
 		for i := 0; len(without) > 0; i++ {
-			own := mine == nil || mine(r.seeds[i])
+			own := isOwn == nil || isOwn(r.seeds[i])
 			if own && (at >= len(frontier) || frontier[at] != r.seeds[i]) {
 				err = fmt.Errorf("sample: epoch %d, step %d: vertex %d, an end of a link, is not "+
 					"seed %d; this is a bug in halognn", key.Epoch, key.Step, r.seeds[i], at)
@@ -507,20 +508,20 @@ func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool
 }
 
 // put adds destination i, greater than all added before. The argument row has its in-neighbours,
-// and the argument without has the vertices that it skips.
-func (k *skips) put(i int, row, without []graph.VertexID) {
+// and the argument skipped has the vertices that it skips.
+func (k *skips) put(i int, row, skipped []graph.VertexID) {
 	for len(k.start) <= i { // destinations in between skip nothing
 		k.start = append(k.start, int32(len(k.place)))
 	}
-	k.row(row, without)
+	k.row(row, skipped)
 }
 
-// row adds the next destination. The argument row has its in-neighbours, and the argument without
+// row adds the next destination. The argument row has its in-neighbours, and the argument skipped
 // has the vertices whose edges it skips, ascending.
-func (k *skips) row(row, without []graph.VertexID) {
-	if len(without) > 0 {
+func (k *skips) row(row, skipped []graph.VertexID) {
+	if len(skipped) > 0 {
 		for p, u := range row {
-			if names(without, u) {
+			if names(skipped, u) {
 				k.place = append(k.place, int64(p))
 			}
 		}

@@ -34,8 +34,8 @@ type Near struct {
 	Edges [][]uint64
 }
 
-// NewNear returns empty sets for draws by spec from a graph with the given numbers of vertices and
-// edges.
+// NewNear makes a Near with an empty set for each hop of spec. The sets have room for the given
+// numbers of vertices and edges, which are those of the graph.
 func NewNear(spec Spec, vertices, edges int) (n Near) {
 	for range spec.Hops() {
 		n.Vertices = append(n.Vertices, mem.Make[uint64]((vertices+63)/64))
@@ -128,15 +128,15 @@ func likelier(sets [][]uint64, hop int, key Key) []uint64 {
 func isNear(set []uint64, v graph.VertexID) bool { return set[v/64]>>(v%64)&1 != 0 }
 
 // The function favour returns the probabilities with which a vertex draws each of its near
-// neighbours, and each of the others. The argument near is the number of near neighbours, and s is
-// how many times likelier they are. The fanout must be less than the degree.
-func favour(degree, near, fanout int64, s float64) (ofNear, ofOthers float64) {
-	c := float64(fanout) / (float64(s*float64(near)) + float64(degree-near))
-	// If q > 1, near is less than fanout. The second test guards against rounding.
-	if q := float64(c * s); q <= 1 || near >= fanout {
+// neighbours, and each of the others. The argument nearby is the number of near neighbours, and s
+// is how many times likelier they are. The fanout must be less than the degree.
+func favour(degree, nearby, fanout int64, s float64) (ofNear, ofOthers float64) {
+	c := float64(fanout) / (float64(s*float64(nearby)) + float64(degree-nearby))
+	// If q > 1, nearby is less than fanout. The second test guards against rounding.
+	if q := float64(c * s); q <= 1 || nearby >= fanout {
 		return min(q, 1), c
 	}
-	return 1, float64(fanout-near) / float64(degree-near)
+	return 1, float64(fanout-nearby) / float64(degree-nearby)
 }
 
 // farStream is the random sequence with which a vertex chooses among neighbours that are not near.

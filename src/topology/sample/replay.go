@@ -31,10 +31,10 @@ func (r *Reader) Key(epoch, item int) Key {
 		Stream: r.First + item%r.Count, Favour: r.Favour}
 }
 
-// Minibatches yields n items of an epoch; the argument from is the number of the first. It samples
+// Minibatches yields n items of an epoch; the argument first is the number of the first. It samples
 // each item when it is requested, over the previous one. An error ends the sequence and is stored
 // in fault. If o.MaxSeeds is 0, it is set for training.
-func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *error,
+func (r *Reader) Minibatches(t *Topology, o Options, epoch, first, n int, fault *error,
 ) iter.Seq2[Key, *Minibatch] {
 	return func(yield func(Key, *Minibatch) bool) {
 		p, err := r.Replay(t, o)
@@ -43,7 +43,7 @@ func (r *Reader) Minibatches(t *Topology, o Options, epoch, from, n int, fault *
 			return
 		}
 		defer p.Free()
-		for i := from; i < from+n; i++ {
+		for i := first; i < first+n; i++ {
 			key, err := p.At(epoch, i)
 			if err != nil {
 				*fault = fmt.Errorf("epoch %d, step %d: %w", key.Epoch, key.Step, err)

@@ -193,11 +193,11 @@ func (s Spec) Check() error {
 var ErrFanouts = errors.New("it samples without fanouts")
 
 // FanoutsFor returns the fanouts, seed hop first, for a computation that needs them. If the kind
-// has no fanouts, the argument need names the computation in the error.
-func (s Spec) FanoutsFor(need string) ([]int, error) {
+// has no fanouts, the error calls the computation by the argument name.
+func (s Spec) FanoutsFor(name string) ([]int, error) {
 	if !s.HasFanouts() {
 		return nil, fmt.Errorf("%s cannot be combined with sample.kind %s: %w; choose another, "+
-			"or sample.kind %s", need, s.kind(), ErrFanouts, Neighbour)
+			"or sample.kind %s", name, s.kind(), ErrFanouts, Neighbour)
 	}
 	return s.Fanouts, nil
 }

@@ -369,8 +369,9 @@ func (s *Split) complete(mb *Minibatch, c *Crossing, h int) {
 
 // Distinct returns the number of different vertices of this rank that are in frontier or in rows.
 // These are the vertices whose feature rows the rank reads for a minibatch, for itself or for
-// others. The list frontier has no duplicates; rows count from the rank's first vertex. Rows that
-// the rank does not have are left out. Distinct is only for groups of all ranks.
+// others. The list frontier has no duplicates. The entries of rows are numbers of vertices, counted
+// from the rank's first vertex; entries beyond its last vertex are left out. The group must consist
+// of all ranks of the job, so that frontier has only vertices of this rank.
 func (s *Split) Distinct(frontier []graph.VertexID, rows []int32) int {
 	first, own := s.owners.rows[s.rank], s.owners.Vertices(s.rank)
 	if s.read == nil {

@@ -485,20 +485,19 @@ func groupedPairs(b *bench) []result {
 	return all
 }
 
-// heads runs the kernels that read no edges on rows of heads. The argument first is the number of
-// rows that are destinations; they come first.
-func heads(b *bench, rows, first, heads, width int) []result {
+// heads runs the kernels that read no edges on rows of heads. The first dst rows are destinations.
+func heads(b *bench, rows, dst, heads, width int) []result {
 	cols := heads * width
 	z, dz := b.normal(rows*cols), b.normal(rows*cols)
-	a, a2, ds, ds2 := b.normal(cols), b.normal(cols), b.normal(rows*heads), b.normal(first*heads)
+	a, a2, ds, ds2 := b.normal(cols), b.normal(cols), b.normal(rows*heads), b.normal(dst*heads)
 	dm := b.normal(rows * width)
 	mz, mdz := b.matrix(rows, cols, z), b.matrix(rows, cols, dz)
-	s, s2 := b.matrix(rows, heads, nans(rows*heads)), b.matrix(first, heads, nans(first*heads))
+	s, s2 := b.matrix(rows, heads, nans(rows*heads)), b.matrix(dst, heads, nans(dst*heads))
 	da, da2 := b.dirty(cols), b.dirty(cols)
 	mean := compute.Matrix{Rows: rows, Cols: width, Data: b.dirty(rows * width)}
 	dx := compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}
 	b.dev.HeadDots(s, s2, mz, b.array(a), b.array(a2))
-	b.dev.HeadDotsBackward(mdz, da, da2, b.matrix(rows, heads, ds), b.matrix(first, heads, ds2), mz,
+	b.dev.HeadDotsBackward(mdz, da, da2, b.matrix(rows, heads, ds), b.matrix(dst, heads, ds2), mz,
 		b.array(a), b.array(a2))
 	b.dev.HeadMean(mean, mz)
 	b.dev.HeadMeanBackward(dx, b.matrix(rows, width, dm))
@@ -540,17 +539,17 @@ func heads(b *bench, rows, first, heads, width int) []result {
 	}
 	return []result{
 		grid("HeadDots, sources", b.get(s.Data), rows, heads, width, dots(a)),
-		grid("HeadDots, destinations", b.get(s2.Data), first, heads, width, dots(a2)),
+		grid("HeadDots, destinations", b.get(s2.Data), dst, heads, width, dots(a2)),
 		grid("HeadDotsBackward, rows", b.get(mdz.Data), rows, cols, 3, func(r, j int) (v sum) {
 			v.add(float64(dz[r*cols+j]))
 			v.add(float64(ds[r*heads+j/width]) * float64(a[j]))
-			if r < first {
+			if r < dst {
 				v.add(float64(ds2[r*heads+j/width]) * float64(a2[j]))
 			}
 			return v
 		}),
 		grid("HeadDotsBackward, sources' vector", b.get(da), 1, cols, rows, sums(ds, rows)),
-		grid("HeadDotsBackward, destinations' vector", b.get(da2), 1, cols, rows, sums(ds2, first)),
+		grid("HeadDotsBackward, destinations' vector", b.get(da2), 1, cols, rows, sums(ds2, dst)),
 		grid("HeadMean", b.get(mean.Data), rows, width, heads+1, func(r, j int) (v sum) {
 			for h := range heads {
 				v.add(float64(z[r*cols+h*width+j]) / float64(heads))

@@ -57,11 +57,11 @@ func Products(t *testing.T, open map[string]func() compute.Device) {
 }
 
 // SameNumbers runs all cases on each device in the map open, whose keys are the devices' names. The
-// results of all devices must have equal bits. The argument but lists prefixes; cases whose names
+// results of all devices must have equal bits. The argument skip lists prefixes; cases whose names
 // begin with one of them are left out. Arrays are aligned only as a float32 must be.
-func SameNumbers(t *testing.T, open map[string]func() compute.Device, but ...string) {
+func SameNumbers(t *testing.T, open map[string]func() compute.Device, skip ...string) {
 	for _, c := range cases() {
-		if !slices.ContainsFunc(but,
+		if !slices.ContainsFunc(skip,
 			func(name string) bool { return strings.HasPrefix(c.name, name) }) {
 			c.agree(t, open, guard+1)
 		}

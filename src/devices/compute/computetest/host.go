@@ -114,7 +114,8 @@ func testInOrder(t *testing.T, host compute.Host, segments, degree int, rows com
 		inOrder := rows
 		inOrder.Of, inOrder.InOrder = nil, true
 		if got := reduce(inOrder); !slices.Equal(got, want) {
-			t.Errorf("SegmentRows, %v: rows in order give other bits than references to them", how)
+			t.Errorf("SegmentRows, %v: the same rows give other results with Rows.InOrder than "+
+				"with Rows.Of", how)
 		}
 	}
 }

@@ -56,7 +56,8 @@ func (a *chunkSums) product(d *Device, dw, dy, x compute.Matrix) {
 	d.multiplies(dy)
 	d.multiplies(x)
 	p := weightSum{dw: dw, left: dy, right: x, at: a.stride}
-	// Unlike the rows of dw, those of xᵀ dy are whole vectors.
+	// The libraries pad rows to whole vectors. If the rows of dw need padding, but those of its
+	// transpose xᵀ dy do not, the transpose is computed instead.
 	if dw.Cols%vectorWidth != 0 && dw.Rows%vectorWidth == 0 {
 		p.turned, p.left, p.right = true, x, dy
 	}

@@ -235,7 +235,7 @@ func (a *finishBackward) tile(d *Device, lo, hi int) {
 	(&columnSum{a.behind.dy}).tile(d, lo, hi)
 }
 
-// activationOf returns the activation of an epilogue, on y.
+// activationOf returns the activation that the epilogue e applies to y.
 func activationOf(y compute.Matrix, e compute.Epilogue) activation {
 	if e.Activation == compute.NoActivation {
 		return activation{}

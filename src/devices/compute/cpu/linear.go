@@ -65,18 +65,18 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	run(d, y.Rows, d.productRows(y.Rows), d.forward(0, y, x, w, add))
 }
 
-// forward prepares y = x wᵀ. A kernel may have two such products; the argument which is the number
+// forward prepares y = x wᵀ. A kernel may have two such products; the argument index is the number
 // of this one.
-func (d *Device) forward(which int, y, x, w compute.Matrix, add bool) product {
-	p := product{y, x, w.Data, blas.Trans, w.Cols, which, add}
+func (d *Device) forward(index int, y, x, w compute.Matrix, add bool) product {
+	p := product{y, x, w.Data, blas.Trans, w.Cols, index, add}
 	d.multipliesBy(w, x)
 	switch {
 	case d.rounding != nil:
-		d.rounding.keep(which, whole(w, blas.Trans))
+		d.rounding.keep(index, whole(w, blas.Trans))
 	case y.Rows >= turnRows:
-		d.turned[which] = mem.Grow(d.turned[which], w.Rows*w.Cols)
-		turn(d, d.turned[which], w.Data, w.Rows, w.Cols)
-		p.w, p.t, p.stride = d.turned[which], blas.NoTrans, w.Rows
+		d.turned[index] = mem.Grow(d.turned[index], w.Rows*w.Cols)
+		turn(d, d.turned[index], w.Data, w.Rows, w.Cols)
+		p.w, p.t, p.stride = d.turned[index], blas.NoTrans, w.Rows
 	}
 	return p
 }
@@ -101,14 +101,15 @@ func (a *product) tile(d *Device, lo, hi int) {
 	a.into(d, a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi))
 }
 
-// into computes the rows out of the product from the input rows, the argument in.
-func (a *product) into(d *Device, out, in compute.Matrix) {
+// The method into multiplies the matrix rows, some rows of the left factor, by the weights. It
+// writes the product to dst, or adds it to dst.
+func (a *product) into(d *Device, dst, rows compute.Matrix) {
 	if d.rounding != nil {
-		d.rounding.product(out, in, a.which, 0, a.add)
+		d.rounding.product(dst, rows, a.which, 0, a.add)
 		return
 	}
-	d.gemm.Sgemm(blas.NoTrans, a.t, out.Rows, out.Cols, in.Cols, in.Data, in.Cols, a.w, a.stride,
-		beta(a.add), out.Data, out.Cols)
+	d.gemm.Sgemm(blas.NoTrans, a.t, dst.Rows, dst.Cols, rows.Cols, rows.Data, rows.Cols,
+		a.w, a.stride, beta(a.add), dst.Data, dst.Cols)
 }
 
 func turn(d *Device, dst, src []float32, rows, cols int) {

@@ -10,7 +10,7 @@ type slot struct{ taken atomic.Bool }
 func (s *slot) claim() bool { return s.taken.CompareAndSwap(false, true) }
 func (s *slot) release()    { s.taken.Store(false) }
 
-// slotIn is a type T of scratch memory that contains a slot.
+// slotIn is a constraint. It allows pointers to a struct T of scratch memory if T embeds a slot.
 type slotIn[T any] interface {
 	*T
 	claim() bool

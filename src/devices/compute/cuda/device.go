@@ -142,7 +142,8 @@ func (d *Device) prepare(number int, o Options) error {
 	return nil
 }
 
-// take allocates a block, and give frees it (Options.Apart). A block's offset is its address.
+// take allocates a block of device memory, and give frees it. They are used if Options.Apart is
+// set, so that every array is a block of its own. A block's offset is its address.
 func (d *Device) take(bytes int) (int, error) {
 	var p unsafe.Pointer
 	err := failure("allocating "+mega(bytes)+" of device memory",

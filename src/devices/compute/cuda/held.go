@@ -122,7 +122,7 @@ func (d *Device) HoldRows(table, first int, rows []byte, rowBytes int) (name []b
 func (d *Device) ReachRows(name []byte) error {
 	var n rowsName
 	if err := json.Unmarshal(name, &n); err != nil {
-		return fmt.Errorf("the name of a peer's rows: %w", err)
+		return fmt.Errorf("reading where a peer holds its rows in device memory: %w", err)
 	}
 	h := &d.held
 	if h.p != nil && (n.Table != h.table || n.RowBytes != h.rowBytes) {

@@ -73,15 +73,15 @@ func scale(row, by []float32) {
 	}
 }
 
-// combine returns the reduction of the numbers there and x: their sum, or the larger one.
-func combine(how compute.Reduction, first bool, there, x float32) float32 {
+// combine returns the reduction of the numbers y and x: their sum, or the larger one.
+func combine(how compute.Reduction, first bool, y, x float32) float32 {
 	switch {
-	case first, how == compute.ReduceMax && larger(x, there):
+	case first, how == compute.ReduceMax && larger(x, y):
 		return x
 	case how == compute.ReduceMax:
-		return there
+		return y
 	}
-	return there + x
+	return y + x
 }
 
 func storedRow(rows compute.Rows, i int) []byte {

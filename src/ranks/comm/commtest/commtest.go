@@ -104,12 +104,11 @@ func (p plan) received(rank int) []int {
 	return rows
 }
 
-// fill writes row k of the rows that one rank, the argument from, sends to another, the argument
-// to.
-func (p plan) fill(row []byte, from, to, k int) {
+// fill writes row k of the rows that the rank sender sends to the rank receiver.
+func (p plan) fill(row []byte, sender, receiver, k int) {
 	var word [8]byte
 	binary.LittleEndian.PutUint64(word[:],
-		p.seed*0x9e3779b97f4a7c15+uint64(from)<<40+uint64(to)<<24+uint64(k))
+		p.seed*0x9e3779b97f4a7c15+uint64(sender)<<40+uint64(receiver)<<24+uint64(k))
 	for i := range row {
 		row[i] = word[i%8] + byte(i/8)
 	}

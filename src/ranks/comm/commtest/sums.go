@@ -150,7 +150,8 @@ func roundedSum(c comm.Comm) error {
 	}
 	_, err = comm.NewSummer(c, comm.SumOptions{Mode: comm.SumFast, Halves: halves{}})
 	if err == nil {
-		return errors.New("a library may add vectors that travel as bfloat16")
+		return errors.New("want an error of NewSummer for SumFast with Halves, because a library " +
+			"cannot add vectors that travel as bfloat16")
 	}
 	return s.Close()
 }
@@ -265,8 +266,8 @@ type told struct {
 // Expect implements comm.Expecter.
 func (t *told) Expect() ([]byte, []int, error) { return t.recv, t.rows, nil }
 
-// noAllocations does what a training step does, over and over. AllocsPerRun counts for the whole
-// process, so in process it counts the other ranks too.
+// noAllocations does what a training step does, over and over. AllocsPerRun counts the allocations
+// of the whole process. If the ranks are goroutines of one process, it counts those of all ranks.
 func noAllocations(c comm.Comm) error {
 	summer, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumReproducible})
 	if err != nil {

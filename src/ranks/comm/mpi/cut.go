@@ -76,12 +76,12 @@ func (c *cut) planGather(rows []int, limit int) {
 	}
 }
 
-// pack copies the collective's rows from the caller's buffer to the packed buffer. If the argument
-// back is set, it copies them the other way.
-func (c *cut) pack(packed, rows []byte, rowBytes int, back bool) {
+// pack copies the collective's rows from the caller's buffer to the packed buffer. If unpack is
+// set, it copies them the other way.
+func (c *cut) pack(packed, rows []byte, rowBytes int, unpack bool) {
 	for r, n := range c.counts {
 		at, first, bytes := int(c.displs[r])*rowBytes, c.first[r]*rowBytes, int(n)*rowBytes
-		if back {
+		if unpack {
 			copy(rows[first:first+bytes], packed[at:])
 		} else {
 			copy(packed[at:], rows[first:first+bytes])

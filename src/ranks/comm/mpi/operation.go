@@ -44,7 +44,7 @@ var names = [...]string{"MPI_Ialltoallv", "MPI_Isend", "MPI_Irecv", "MPI_Iallgat
 // takes the result and returns the operation for reuse.
 type operation struct {
 	engine *engine
-	number int           // by which the C side names the operation
+	number int           // number by which the C side names the operation
 	done   chan struct{} // holds a token when it is complete
 
 	kind       kind
@@ -222,7 +222,7 @@ func (op *operation) startMessage() error {
 const (
 	collectiveTag = iota
 	messageTag
-	thenTag // and the following tags, used in turn
+	thenTag // first of several tags, which are used in turn
 )
 
 // finish runs when all parts of the operation have completed.

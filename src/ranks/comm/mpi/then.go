@@ -159,16 +159,16 @@ func (m *more) follow(op *operation) error {
 	return m.in.receive(op, recv, m.then.RowBytes, m.tag)
 }
 
-// planFirst plans one side of an all-to-all that uses only messages. The argument most limits the
-// rows of the first message to each rank, and limit the rows of the others. The rank's own rows are
-// in no message. If the argument same is set, all ranks get the same rows.
-func (c *cut) planFirst(rows []int, same bool, self, most, limit int) {
+// planFirst plans one side of an all-to-all that uses only messages. The argument firstLimit limits
+// the rows of the first message to each rank, and limit the rows of the others. The rank's own rows
+// are in no message. If uniform is set, all ranks get the same rows.
+func (c *cut) planFirst(rows []int, uniform bool, self, firstLimit, limit int) {
 	c.counts = mem.Grow(c.counts, len(rows))
 	c.first, c.messages, c.packed = c.first[:0], c.messages[:0], 0
 	first := 0
 	for r, n := range rows {
 		c.first = append(c.first, first)
-		c.counts[r] = int32(min(n, most))
+		c.counts[r] = int32(min(n, firstLimit))
 		if r == self {
 			c.counts[r] = 0
 		} else {
@@ -176,7 +176,7 @@ func (c *cut) planFirst(rows []int, same bool, self, most, limit int) {
 				c.messages = append(c.messages, message{r, first + done, min(limit, n-done)})
 			}
 		}
-		if !same {
+		if !uniform {
 			first += n
 		}
 	}

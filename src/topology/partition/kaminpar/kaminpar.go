@@ -85,8 +85,8 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 		}
 		file, n := filepath.Join(dir, "graph.parhip"), g.NumVertices()
 		if err := writeParHIP(file, g, w.Edge, partition.Combined(n, w, o, nil)); err != nil {
-			return nil, fmt.Errorf("writing a file of the graph for %s: %w; it takes 16 bytes a "+
-				"vertex and 4 an edge beside --out", name, err)
+			return nil, fmt.Errorf("writing a file of the graph for %s: %w; the file takes 16 "+
+				"bytes a vertex and 4 an edge, on the disk of --out", name, err)
 		}
 		if threads > 1 {
 			o.Tell("with several threads KaMinPar makes other parts each time, so another run " +

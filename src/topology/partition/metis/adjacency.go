@@ -31,13 +31,13 @@ func maxIndex[I index]() int64 {
 func Fits(edges int64) bool { return edges < math.MaxInt32 }
 
 // checkSize returns an error unless count is below limit, which is maxIndex (in tests, less). The
-// argument what names the things counted.
-func checkSize(what string, count, limit int64) error {
+// argument name is what the error calls the things counted.
+func checkSize(name string, count, limit int64) error {
 	if count < limit {
 		return nil
 	}
 	return fmt.Errorf("%w: %d %s, but its indices end at %d; use --method kaminpar or --method "+
-		"ldg, or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, what, limit)
+		"ldg, or a libmetis built with IDXTYPEWIDTH 64", ErrTooLarge, count, name, limit)
 }
 
 // adjacency is an undirected graph in METIS's layout: every edge at both ends, no loops, no
@@ -132,9 +132,9 @@ func divisor(total, count, limit int64) int64 {
 	return total/(limit-count) + 1
 }
 
-// overVertices calls the function do for every vertex, on all CPUs. Each worker gets vertices in
+// overVertices calls the function work for every vertex, on all CPUs. Each worker gets vertices in
 // increasing order and has an array [n] of its own, which is zero at first.
-func overVertices[I index](n int, do func(v int, own []I)) {
+func overVertices[I index](n int, work func(v int, own []I)) {
 	const chunk = 4096
 	var next atomic.Int64
 	mem.Parallel(min(runtime.GOMAXPROCS(0), (n+chunk-1)/chunk), func(int) {
@@ -142,7 +142,7 @@ func overVertices[I index](n int, do func(v int, own []I)) {
 		defer mem.Free(own)
 		for begin := int(next.Add(chunk)) - chunk; begin < n; begin = int(next.Add(chunk)) - chunk {
 			for v := begin; v < min(begin+chunk, n); v++ {
-				do(v, own)
+				work(v, own)
 			}
 		}
 	})
