@@ -105,8 +105,9 @@ type Capabilities struct {
 	// Returns the bytes of host memory that its kernels keep between calls.
 	Scratch func() int64
 	Tiles   func(tiles int, do func(tile int)) // see InTiles
-	// A product of up to SameTiles rows is made in tiles of this many rows, from the first one on,
-	// each with the bits that it has alone; 0: the device promises nothing.
+	// Number of rows of a tile. MatMul and Dense compute up to SameTiles rows in tiles, beginning with
+	// the first row, and each tile has the bits that it has as a product of its own. 0: the device
+	// promises nothing.
 	ProductTile int
 }
 

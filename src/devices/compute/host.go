@@ -183,6 +183,9 @@ type Host interface {
 // Of refers to rows of the tables.
 func CheckGatherRows(dst Matrix, rows Rows) {
 	checkStoredColumns("GatherRows", dst, rows.Cols)
+	if rows.InOrder {
+		panic("compute: GatherRows takes no rows in order; give references")
+	}
 }
 
 // CheckSegmentRows checks the arguments of SegmentRows, except that each Host must itself check
@@ -190,6 +193,9 @@ func CheckGatherRows(dst Matrix, rows Rows) {
 func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows) {
 	checkStoredReduction("SegmentRows", dst, s)
 	checkStoredColumns("SegmentRows", dst, rows.Cols)
+	if rows.InOrder && len(rows.Tables) == 0 {
+		panic("compute: SegmentRows: there is no table whose rows are in order")
+	}
 	checkHow(how, s, weights)
 	if s.Counts != nil {
 		CheckLengths("SegmentRows", s.Len(), len(s.Counts))

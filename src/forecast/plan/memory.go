@@ -539,10 +539,9 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		if l == j.Model.Layers-1 && !j.Model.Jumps() {
 			chunks += 4 * int64(largest.vertices*out)
 		}
-		// space for the mapped own rows of a chunk, if the layer reads own rows from files
+		// space for mapped own rows on their way from files, if the layer reads own rows
 		if p.mapsFirst(l) && j.Scratch && j.GPU == nil {
-			most := max(largest.vertices, int(min(rows, compute.SameTiles)))
-			chunks += 4 * int64(most*(j.Model.MappedColumns(l)-out))
+			chunks += 4 * int64(largest.vertices*(j.Model.MappedColumns(l)-out))
 		}
 		// rows on the way to files and, if layers run in passes over columns, rows read back from
 		// files

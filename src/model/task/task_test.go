@@ -44,4 +44,10 @@ func TestArgmax(t *testing.T) {
 			t.Errorf("argmax(%v) is %d, want %d", c.z, got, c.want)
 		}
 	}
+	nan := float32(math.NaN())
+	for _, z := range [][]float32{{nan}, {1, nan, 2}, {-nan, 1}, {-nan, -nan}} {
+		if got := argmax(z); got < 0 || int(got) >= len(z) {
+			t.Errorf("argmax(%v) is %d", z, got)
+		}
+	}
 }

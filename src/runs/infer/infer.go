@@ -141,7 +141,7 @@ type takeLogits func(at int, logits []float32)
 //
 // Memory: two layers' hidden rows of the own vertices (with jumping knowledge those of all layers),
 // in files if Env.ScratchDir is given; the input rows of depth+1 chunks or, if rows are read in
-// place, of a span; and the logits of a chunk.
+// place, of a span; and the logits of a chunk or span.
 func (s Passes) full(ctx context.Context, hidden putRows, take takeLogits) error {
 	in := layerInput{Rows: s.Shards.Rows()}
 	in.Tables = s.Store.Tables
@@ -155,7 +155,7 @@ func (s Passes) full(ctx context.Context, hidden putRows, take takeLogits) error
 	if err != nil {
 		return err
 	}
-	var logits []float32 // logits of a chunk
+	var logits []float32 // logits of a chunk or span
 	defer func() { mem.Free(logits) }()
 	handOn := func(at int, y compute.Matrix) error {
 		logits = mem.Grow(logits, len(y.Data))

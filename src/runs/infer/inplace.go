@@ -19,10 +19,10 @@ import (
 //
 //	edges of a span of chunks ─┐
 //	rows [N, in], anywhere ────┴─ reduce ──> aggregates of the span
-//	own rows, in order ──────────────────────────┴─ the layer, chunk by chunk ──> its rows
+//	own rows, in order ──────────────────────────┴─ the layer, over chunks ─────> its rows
 //
-// Rows are added in the same order, and products have the same sizes, as for chunks that a pipeline
-// prepares, so the bits are the same. Edges from several parts would first have to be sorted by
+// Rows are added in the same order, and products are computed in the same tiles, as for chunks that
+// a pipeline prepares, so the bits are the same. Edges from several parts would first have to be sorted by
 // part (parallel.LayerEdges.Group).
 
 // alwaysPrepare is set by tests that compare with what a pipeline prepares.
@@ -47,8 +47,8 @@ type inPlace struct {
 	hidden compute.Matrix // the same rows, if they lie in memory as layers read them
 	stored compute.Elements
 
-	sums, own []float32        // memory of the rows of a span, and of a chunk
-	refs      []compute.RowRef // to the own rows of a chunk
+	sums, own []float32        // memory of the aggregates, and of the own rows, of a span
+	refs      []compute.RowRef // to the own rows
 	indptr    []int64          // edges of a span
 	sources   []int32
 }
@@ -110,15 +110,15 @@ func (p *inPlace) spanFrom(i int, chunks chunks) (end int) {
 // Threads then wait for each other once instead of once a chunk.
 func (p *inPlace) together(i, end int, chunks chunks) (next int) {
 	tile := compute.CapabilitiesOf(p.Device).ProductTile
-	lo, _ := chunks.at(i)
 	for next = i + 1; next < end && tile > 0; next++ {
 		begin, hi := chunks.at(next - 1)
-		_, last := chunks.at(next)
-		if (hi-begin)%tile != 0 || last-lo > compute.SameTiles {
+		if (hi-begin)%tile != 0 { // a span of several chunks has at most compute.SameTiles vertices
 			break
 		}
 	}
-	chunksTogether.Add(int64(next - i - 1))
+	if !p.pass.sums {
+		chunksTogether.Add(int64(next - i - 1))
+	}
 	return next
 }
 

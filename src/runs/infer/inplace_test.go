@@ -43,7 +43,7 @@ func TestRowsInPlaceGiveTheSameBits(t *testing.T) {
 		{model: nn.Config{Kind: "gin", Norm: "none", Hidden: 41}, of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "gin", Norm: "layer", Hidden: 40, Jumping: nn.JumpCat}},
 	} {
-		// chunks of some 100 vertices, chunks in files, and chunks of 512 that are multiplied together
+		// chunks of some 100 vertices, chunks in files, and chunks of 512 or more that are multiplied together
 		small := 16000
 		for _, at := range []struct {
 			dir   string
@@ -55,17 +55,23 @@ func TestRowsInPlaceGiveTheSameBits(t *testing.T) {
 				o := sageOptions()
 				o.Model = c.model
 				o.Model.Layers, o.Sample = 3, sample.Neighbours(4, 3, 2)
+				var tile int
 				infer := func() (hidden, logits []float32) {
 					hidden, logits, _ = inferRows(t, shards, 1, o, dir,
 						func() (compute.Device, error) {
-							return cpu.New(cpu.Options{Threads: 2, Precision: c.of})
+							d, err := cpu.New(cpu.Options{Threads: 2, Precision: c.of})
+							if err == nil {
+								tile = d.Capabilities().ProductTile
+							}
+							return d, err
 						})
 					return hidden, logits
 				}
 				alwaysPrepare = false
 				before, multiplied := passesInPlace.Load(), chunksTogether.Load()
 				hidden, logits := infer()
-				if n := chunksTogether.Load() - multiplied; (n > 0) != (at.chunk > small) {
+				n, whole := chunksTogether.Load()-multiplied, 256%tile == 0
+				if (n > 0) != (whole && at.chunk > small) {
 					t.Errorf("%d chunks were multiplied with the one before", n)
 				}
 				// both times over all layers, by three blocks of columns if in files

@@ -76,9 +76,12 @@ func (m *mappedRows) infer(ctx context.Context, store putRows) error {
 	chunks := m.chunks(m.rowBytes) // the chunks are those for rows that are not mapped
 	var own, neighbours deviceRows
 	defer own.free()
-	most := max(chunks.most, min(m.ownRows(), compute.SameTiles)) // chunks may come together
-	if m.own.onDevice(m.Device) {
+	most := chunks.most
+	switch {
+	case m.own.onDevice(m.Device):
 		most = 0
+	case m.readsInPlace(m.inputOf(rows, 0)): // the rows of a span
+		most = max(most, min(m.ownRows(), compute.SameTiles))
 	}
 	if err := own.reserve(m.Device, most*m.own.cols, compute.Float32s); err != nil {
 		return err

@@ -48,9 +48,9 @@ func (g *CSC) NumEdges() int64 { return g.Indptr[len(g.Indptr)-1] }
 // InDegree returns the number of in-neighbours of v.
 func (g *CSC) InDegree(v VertexID) int { return int(g.Indptr[v+1] - g.Indptr[v]) }
 
-// chunkMultiple divides the number of vertices of a large chunk. Matrix products are computed in
-// tiles of 256 rows, and all threads should get the same number of tiles.
-const chunkMultiple = 512
+// chunkMultiple divides the number of vertices of a chunk that has more: matrix products on CPUs are
+// computed in tiles of 256 rows, and chunks of whole tiles can be multiplied together.
+const chunkMultiple = 256
 
 // NextChunk returns the end hi of the chunk [lo, hi) of vertices, at most end. The number of its
 // vertices and in-edges together is at most budget, unless the chunk is a single vertex. A chunk of

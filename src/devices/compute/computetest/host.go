@@ -435,6 +435,12 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 			host.SegmentRows(dst, compute.ReduceMean, one(3), nil,
 				compute.Rows{Cols: 4, Tables: [][]byte{table}, InOrder: true})
 		}},
+		{"rows in order without a table", func() {
+			host.SegmentRows(dst, compute.ReduceMean, one(0), nil, compute.Rows{Cols: 4, InOrder: true})
+		}},
+		{"gathered rows in order", func() {
+			host.GatherRows(dst, compute.Rows{Cols: 4, Tables: [][]byte{table}, InOrder: true})
+		}},
 		{"no reduction",
 			func() { host.SegmentRows(dst, compute.NoReduction, one(0), nil, rows(0)) }},
 		{"a mean of weights", func() {

@@ -92,18 +92,33 @@ func TestProductTile(t *testing.T) {
 		for _, cols := range []int{47, 256} {
 			x, x2 := normal(compute.SameTiles, 100), normal(compute.SameTiles, 100)
 			w, w2 := normal(cols, 100), normal(cols, 100)
-			dense := func(lo, hi int) []float32 {
-				y := normal(hi-lo, cols)
-				d.Dense(y, compute.Dense{X: x.RowsAt(lo, hi), W: w, X2: x2.RowsAt(lo, hi), W2: w2})
-				return y.Data
+			if d.Capabilities().Stores == compute.BF16s {
+				x = compute.BF16s.In(make([]float32, compute.BF16s.Floats(len(x.Data))), x.Rows, x.Cols)
+				x.Narrow(x2.Data)
 			}
-			whole := dense(0, compute.SameTiles)
-			for lo := 0; lo < compute.SameTiles; lo += tile {
-				hi := min(compute.SameTiles, lo+tile)
-				if !slices.Equal(dense(lo, hi), whole[lo*cols:hi*cols]) {
-					t.Errorf("%s: rows %d to %d of %d columns have other bits alone", name, lo,
-						hi-1, cols)
-					break
+			products := map[string]func(y compute.Matrix, lo, hi int){
+				"MatMul": func(y compute.Matrix, lo, hi int) {
+					d.MatMul(y, x.RowsAt(lo, hi), w, false)
+				},
+				"Dense": func(y compute.Matrix, lo, hi int) {
+					d.Dense(y, compute.Dense{X: x.RowsAt(lo, hi), W: w, X2: x2.RowsAt(lo, hi), W2: w2})
+				},
+			}
+			const rows = compute.SameTiles - 1
+			for kernel, of := range products {
+				product := func(lo, hi int) []float32 {
+					y := normal(hi-lo, cols)
+					of(y, lo, hi)
+					return y.Data
+				}
+				whole := product(0, rows)
+				for lo := 0; lo < rows; lo += tile {
+					hi := min(rows, lo+tile)
+					if !slices.Equal(product(lo, hi), whole[lo*cols:hi*cols]) {
+						t.Errorf("%s, %s: rows %d to %d of %d columns have other bits alone", name,
+							kernel, lo, hi-1, cols)
+						break
+					}
 				}
 			}
 		}
