@@ -35,8 +35,7 @@ func Bytes[T Number](s []T) []byte {
 
 var live, peak atomic.Int64
 
-// Allocated returns the bytes of anonymous memory that Make and Grow have allocated and Free has
-// not freed.
+// Allocated returns the bytes of anonymous memory of Make and Grow that are not freed.
 func Allocated() int64 { return live.Load() }
 
 // PeakAllocated returns the largest value that Allocated has had since the process began or, after

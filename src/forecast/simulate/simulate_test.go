@@ -202,7 +202,7 @@ func TestBadOptions(t *testing.T) {
 				"need; leave it out, or set exchange.nodes=off"}},
 		{"nodes that fetch as one, near draws",
 			func(o *Options) { near(o); o.AsNodes, o.RanksPerNode = true, 2 },
-			[]string{"or with draws that depend on the cache"}},
+			[]string{"together with draws that depend on the cache"}},
 		{"parts of owners", func(o *Options) { o.Cache.Placement = policy.PlacementParts },
 			[]string{"cache.placement is parts, which cannot be combined with cache.source " +
 				"owners"}},

@@ -147,8 +147,7 @@ func (c Config) ReadsNeighbours() bool {
 	return k == nil || k.ReadsNeighbours
 }
 
-// Weighs reports whether the layers can weight edges. They can if their aggregation is a sum or a
-// mean.
+// Weighs reports whether the layers can weight edges. They can if they aggregate by sum or mean.
 func (c Config) Weighs() bool {
 	k := FindKind(c.Kind)
 	return k != nil && k.WeighsEdges && !c.TakesMaxima()

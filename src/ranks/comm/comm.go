@@ -23,8 +23,7 @@ import (
 // was shut down.
 var ErrAborted = errors.New("another rank ended the job")
 
-// ErrMismatch is wrapped by errors about ranks that disagree on the operation, a count or a
-// setting.
+// ErrMismatch is wrapped by errors about ranks that disagree on an operation, count or setting.
 var ErrMismatch = errors.New("the ranks disagree")
 
 // Request is a pending operation. Its buffers belong to it until Wait returns. To give up a

@@ -74,8 +74,7 @@ func (s Spec) String() string {
 // Neighbours returns the Spec of kind Neighbour with these fanouts.
 func Neighbours(fanouts ...int) Spec { return Spec{Kind: Neighbour, Fanouts: fanouts} }
 
-// method is one kind of sampling. To add a kind, write a file with its sampler, and add an entry to
-// methods.
+// method is one kind of sampling. To add one, write a file with its sampler and a row of methods.
 type method struct {
 	kind      Kind
 	brief     string           // for the page about the configuration

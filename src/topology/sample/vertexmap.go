@@ -107,8 +107,7 @@ func (m *dense) touch(ids []graph.VertexID) (any uint64) {
 
 // number has no branch that depends on the data, because the processor cannot predict whether a
 // vertex is new: it always stores to the table and to frontier[n], and adds 1 to n if the vertex
-// was new. Versions only grow, so an entry belongs to this minibatch if it is not less than the
-// tag.
+// was new. Versions only grow: an entry belongs to this minibatch if it is at least the tag.
 func (m *dense) number(ids []graph.VertexID, rows []int32, frontier []graph.VertexID, n int) int {
 	table, tag := m.table, m.version<<m.shift
 	rows = rows[:len(ids)]

@@ -22,8 +22,7 @@ func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 	}
 }
 
-// larger reports whether x is the new maximum. A NaN is larger than any number, and is never
-// replaced.
+// larger reports whether x is the new maximum. A NaN is larger than any number, and stays.
 func larger(x, most float32) bool { return most == most && !(x <= most) }
 
 // SegmentMax implements compute.Device.
