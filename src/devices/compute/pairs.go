@@ -8,14 +8,15 @@ import "fmt"
 type PairKernels interface {
 	// Join makes pairs, each rounded to its type.
 	Join(all ...Joining)
-	// Part sets a and b to the halves of pair (see Device.Settle):  of float32.
+	// Part sets a and b to the halves of pair, all of float32. They are complete after Device.Settle;
+	// until then pair must not change.
 	Part(a, b, pair Matrix)
 	// SegmentJoined sets pair = [h[d] | what how makes of segment d], by the definitions of
 	// SegmentMean, SegmentSum and SegmentMax.
 	SegmentJoined(pair, arg Matrix, how Reduction, s Segments, weights []float32, h Matrix)
-	// SegmentJoinedBackward is the gradient of SegmentJoined: that of the reduction, of which
-	// Completion.Own is the first half of dpair:  dh of either type, dpair of float32. weights are
-	// those of the transposed segments.
+	// SegmentJoinedBackward sets dh to the gradient of h: the gradient of the reduction, for the
+	// second half of dpair, plus the first half. dh is of either type, dpair of float32. The weights
+	// are those of the transposed segments.
 	SegmentJoinedBackward(dh Matrix, how Reduction, forward, transposed Segments,
 		weights []float32, arg, dpair Matrix, rounded bool)
 }

@@ -61,21 +61,28 @@ func (j *joined) weights(s *sage) compute.Joining {
 	return compute.Joining{Pair: j.w.matrix(s.out, 2*s.in), A: s.self, B: s.neigh}
 }
 
-// joinWeights makes the pairs of the weights of all layers for a step, in one launch. It fails only
-// if device memory runs out.
-func (m *Model) joinWeights() error {
+// joinWeights makes the pairs of the weights of all layers for a step, in one launch, except those
+// of an input layer that only adds shares. It fails only if device memory runs out.
+func (m *Model) joinWeights(in *Input) error {
+	var kernels compute.PairKernels
 	m.joinings = m.joinings[:0]
 	for l := range m.stages {
 		s, is := m.stages[l].Layer.(*sage)
 		if !is || s.joined == nil {
 			return nil
 		}
+		if l == 0 && len(in.Shares) > 0 {
+			continue
+		}
 		if err := s.joined.w.reserve(s.out * 2 * s.in); err != nil {
 			return fmt.Errorf("weights of layer %d: %w", l, err)
 		}
 		m.joinings, s.joined.fresh = append(m.joinings, s.joined.weights(s)), true
+		kernels = s.joined.PairKernels
 	}
-	m.stages[0].Layer.(*sage).joined.Join(m.joinings...)
+	if kernels != nil {
+		kernels.Join(m.joinings...)
+	}
 	return nil
 }
 

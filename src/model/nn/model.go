@@ -273,7 +273,7 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 		return compute.Matrix{}, err
 	}
 	if l == 0 && in.Train {
-		if err := m.joinWeights(); err != nil {
+		if err := m.joinWeights(in); err != nil {
 			return compute.Matrix{}, err
 		}
 	}
