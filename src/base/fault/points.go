@@ -11,8 +11,8 @@ const (
 	Ask = "ask"
 	// By the issuer, before neighbours are sent (with a partitioned topology).
 	Reply     = "reply"
-	Exchange  = "exchange"  // by the issuer, before feature rows are sent
-	Share     = "share"     // by the issuer, before rows are passed on within a node
+	Exchange  = "exchange"  // by the issuer, before rows of vertices or edges are sent
+	Share     = "share"     // by the issuer, before such rows are passed on within a node
 	Forward   = "forward"   // on the training goroutine
 	Shuffle   = "shuffle"   // within a step, before rows or their gradients are sent
 	Allreduce = "allreduce" // when a rank waits for the sum of gradients

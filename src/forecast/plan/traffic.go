@@ -163,13 +163,13 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 			}
 		}
 		t.Peer, t.Sums, t.IDs, t.Shared = t.Peer*scale, t.Sums*scale, t.IDs*scale, t.Shared*scale
-		if c.Shared() {
+		if c.Shared() && !sums { // a sum may replace reads of rows that no cache holds
 			t.Own = t.Reads - t.Rows - t.Shared - t.Peer
 		}
 		// only static caches are placed by the cost of a peer's row
 		if c.Shared() && !p.job.Divides(c) {
 			t.PeerCost = c.Cost()
-			t.Cost = t.Rows + t.PeerCost*t.Peer
+			t.Cost = t.Rows + t.Sums + t.PeerCost*t.Peer
 		}
 		t.Bytes = rows.bytes(of) + t.sumBytes*scale
 		if t.Reads > 0 {

@@ -224,9 +224,10 @@ func (n *node) placed(i int) bool {
 	return n.shared != nil && n.policies[i].Static() && !n.policies[i].None()
 }
 
-// divided reports whether the ranks of a node divide a dynamic cache of the i-th policy.
+// divided reports whether the ranks of a node divide a dynamic cache of the i-th policy, as
+// job.Divides does for the policy of a run.
 func (s *Simulation) divided(i int) bool {
-	return !s.policies[i].Static() && s.own[i].Placement == policy.PlacementGroup
+	return s.job.FetchesAsNodes() && !s.policies[i].Static() && s.own[i].Placement == policy.PlacementGroup
 }
 
 // open adds the players of all ranks.
@@ -681,7 +682,9 @@ func (b *byPart) of(owner int, n *node) []graph.VertexID {
 
 // settle writes the counts of the node into the result.
 func (n *node) settle(r *Result) {
-	r.EdgeRows, r.EdgeShared = n.edgeRows, n.edgeShared
+	if n.asOne { // otherwise each rank has counted its edges
+		r.EdgeRows, r.EdgeShared = n.edgeRows, n.edgeShared
+	}
 	r.Learned = parallel.LearnedCounts{}
 	for k, c := range n.ranks {
 		r.Learned.Add(c.learned)
