@@ -116,7 +116,7 @@ func TestBadConfigs(t *testing.T) {
 		{"a cache where no row travels", set("parallel.mode=push-pull", "cache.policy=vip"), usage,
 			[]string{"parallel.mode is push-pull", "cache.policy vip", "cache.policy=none"}},
 		{"attention by columns", set("parallel.mode=push-pull", "model.kind=gat"), usage,
-			[]string{"parallel.mode is push-pull", "model.kind gat", "no sum over the columns"}},
+			[]string{"parallel.mode is push-pull", "model.kind gat", "not a sum over the columns"}},
 		{"maxima by columns", set("parallel.mode=push-pull", "model.aggregation=max"), usage,
 			[]string{"parallel.mode is push-pull", "model.aggregation max", "sage with means"}},
 		{"an unknown SIMD level", set("compute.simd=neon"), usage,

@@ -412,7 +412,8 @@ func TestPlanSizes(t *testing.T) {
 		{[]string{"plan", "--vertices", "1000", "--ranks", "4"}, "--edges"},
 		{append(slices.Clone(numbers), "--cut", "2"), "--cut is 2"},
 		{append(slices.Clone(numbers), "--parts", smallParts.dir(t)), "exclude each other"},
-		{append(slices.Clone(numbers), "--set", "parallel.mode=split"), "sizes alone"},
+		{append(slices.Clone(numbers), "--set", "parallel.mode=split"),
+			"without parts a plan needs parallel.mode=data"},
 		{append(slices.Clone(numbers), "--set", "model.hiden=1"), "unknown key"},
 	} {
 		if r := halognn(t).run(t, c.args...); r.code != usage || !strings.Contains(r.err, c.want) {
