@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"slices"
-
 	"halognn/src/base/mem"
 	"halognn/src/base/trace"
 	"halognn/src/rows/cache"
@@ -103,24 +101,9 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 // fetchedBySumsOfNode is fetchedBySums for a static policy whose rows the ranks of a node share.
 func (p *planner) fetchedBySumsOfNode(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
 	*fetched, error) {
-	ranks := p.job.Neighbours(r.rank)
-	self := slices.Index(ranks, r.rank)
-	score, err := p.nodeScore(kind, ranks)
-	if err != nil {
-		return nil, err
-	}
 	steps := min(p.traceSteps(r, 1), summedSteps)
-	return &fetched{free: func() {}, at: func(capacity int) (fetch, error) {
-		place, err := c.Place(score, p.job.Owned(ranks), capacity)
-		if err != nil {
-			return fetch{}, err
-		}
-		defer place.Free()
-		device, slot := place.Lookup(self)
-		defer mem.Free(device)
-		mem.Free(slot)
-		peers := 0
-		by := fixed{device: device}
+	return p.placed(r, kind, c, func(device []int16, self int) (fetch, error) {
+		peers, by := 0, fixed{device: device}
 		defer by.free()
 		f, err := p.playSums(r, 0, steps, by.decide, func(s *summer, _ []graph.VertexID) {
 			for _, v := range s.plan.RemoteIDs {
@@ -130,10 +113,8 @@ func (p *planner) fetchedBySumsOfNode(r *rankPlan, kind *policy.Policy, c *polic
 			}
 		})
 		f.peer, f.counted = float64(peers)/float64(steps), steps
-		f.held, f.heldBytes = len(place.Held(self)), p.kinds().Sizes(place.Held(self))
-		f.bytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: int64(place.Rows())})
 		return f, err
-	}}, nil
+	})
 }
 
 // summedSteps is the number of minibatches of a rank that are simulated if owners send sums.

@@ -320,6 +320,27 @@ func (p *planner) fetchedByRank(r *rankPlan, kind *policy.Policy) (*fetched, err
 // rows.
 func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Settings) (*fetched,
 	error) {
+	return p.placed(r, kind, c, func(device []int16, self int) (fetch, error) {
+		out := fetch{rows: slices.Clone(r.remote)}
+		for v, d := range device {
+			if d < 0 {
+				continue
+			}
+			out.rows[0] -= float64(r.read[v])
+			if int(d) != self {
+				out.peer += float64(r.read[v])
+			}
+		}
+		out.rows[0] = max(out.rows[0], 0)
+		return out, nil
+	})
+}
+
+// placed divides a static cache of any size among the ranks of a node. The function count returns
+// what rank r fetches. It gets the number within the node of the rank that caches each vertex, or
+// -1, and the number of rank r.
+func (p *planner) placed(r *rankPlan, kind *policy.Policy, c *policy.Settings,
+	count func(device []int16, self int) (fetch, error)) (*fetched, error) {
 	ranks := p.job.Neighbours(r.rank)
 	self := slices.Index(ranks, r.rank)
 	score, err := p.nodeScore(kind, ranks)
@@ -335,20 +356,10 @@ func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Sett
 		device, slot := place.Lookup(self)
 		defer mem.Free(device)
 		mem.Free(slot)
-		size := policy.Size{Vertices: p.shards.Vertices, Rows: int64(place.Rows())}
-		out := fetch{rows: slices.Clone(r.remote), held: len(place.Held(self)),
-			heldBytes: p.kinds().Sizes(place.Held(self)), bytes: kind.Bytes(size)}
-		for v, d := range device {
-			if d < 0 {
-				continue
-			}
-			out.rows[0] -= float64(r.read[v])
-			if int(d) != self {
-				out.peer += float64(r.read[v])
-			}
-		}
-		out.rows[0] = max(out.rows[0], 0)
-		return out, nil
+		f, err := count(device, self)
+		f.held, f.heldBytes = len(place.Held(self)), p.kinds().Sizes(place.Held(self))
+		f.bytes = kind.Bytes(policy.Size{Vertices: p.shards.Vertices, Rows: int64(place.Rows())})
+		return f, err
 	}}, nil
 }
 
