@@ -81,7 +81,8 @@ const WeightsFile = "edge_weights.npy"
 // EdgeRowsFile holds the feature rows of edges, in a dataset and in each part.
 const EdgeRowsFile = "edge_features.npy"
 
-// Errors about a directory wrap one of these, so that callers can tell kinds of errors apart.
+// Errors about a dataset directory wrap one of these errors, so that callers can tell the kinds of
+// errors apart by errors.Is.
 var (
 	ErrExists   = errors.New("the target exists")
 	ErrMismatch = errors.New("files do not fit together")
@@ -158,7 +159,7 @@ func (t Table) File(n int64) npy.Info {
 	return info
 }
 
-// Table returns the table of a type of vertices, 0 <= t < NumTypes.
+// Table returns the description of the feature rows of vertex type t, 0 <= t < NumTypes.
 func (m *Meta) Table(t int) Table {
 	if m.Schema.Typed() {
 		return m.Tables[t]
@@ -176,7 +177,8 @@ func (m *Meta) Featureless() (names []string) {
 	return names
 }
 
-// Starts returns where the vertices of each type begin, [T+1].
+// Starts returns the number of the first vertex of each type and, as the last entry, the number of
+// all vertices, [T+1].
 func (m *Meta) Starts() []int64 {
 	starts := make([]int64, 1, m.Schema.NumTypes()+1)
 	for t := range m.Schema.NumTypes() {
@@ -185,7 +187,7 @@ func (m *Meta) Starts() []int64 {
 	return starts
 }
 
-// TableFile returns the name of the file with the feature rows of a type.
+// TableFile returns the name of the file with the feature rows of the vertices of type t.
 func TableFile(s *graph.Schema, t int) string {
 	if s.Typed() {
 		return "features." + s.Types[t] + ".npy"
@@ -193,11 +195,11 @@ func TableFile(s *graph.Schema, t int) string {
 	return "features.npy"
 }
 
-// MaxSplits is the most splits that a dataset keeps.
+// MaxSplits is the largest number of splits that a dataset may have.
 const MaxSplits = 1000
 
-// SplitFile returns the name of the file with one list (list is one of graph.SplitNames) of the
-// split with index k.
+// SplitFile returns the name of a file of vertex ids: those of the list "train", "valid" or "test"
+// (graph.SplitNames) in the split with index k.
 func SplitFile(k int, list string) string {
 	if k == 0 {
 		return list + ".npy"
@@ -205,8 +207,8 @@ func SplitFile(k int, list string) string {
 	return fmt.Sprintf("split-%04d/%s.npy", k, list)
 }
 
-// ColumnsFile holds where the in-edges of each vertex and relation begin, in a typed graph
-// (graph.Columns).
+// ColumnsFile is the file of a typed graph that says where the in-edges of each vertex and relation
+// begin (graph.Columns).
 const ColumnsFile = "columns.npy"
 
 // Provenance is the origin of a dataset. It has no times and no machine names, so equal input gives
@@ -223,7 +225,7 @@ type Provenance struct {
 	Reading []Reading `json:"reading,omitempty"`
 }
 
-// RowFile returns the element type of a file of feature rows.
+// RowFile returns the NumPy element type of a file with feature rows of type t.
 func RowFile(t compute.DType) string {
 	return map[compute.DType]string{compute.Float32: npy.DType[float32](),
 		compute.Float16: npy.DType[npy.Float16](), compute.Int8: npy.DType[int8](),
@@ -248,7 +250,7 @@ func checkChoice(name string) error {
 	return CheckFeatureType(name)
 }
 
-// check returns an error if no dataset can have this meta.json.
+// check returns an error if the values of meta.json are impossible or contradict each other.
 func (m *Meta) check() error {
 	var faults []error
 	if m.Format != Format {

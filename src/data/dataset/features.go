@@ -8,14 +8,15 @@ import (
 	"halognn/src/base/mem"
 )
 
-// The features of a vertex are the centroid of a class plus noise of variance 1 in each column. The
-// class is the vertex's own or, with probability decoys, one drawn by class size. So a model that
-// reads only the vertex itself is right at most about 1 - decoys of the time. Neighbours outvote
-// the decoys, because they are mostly of the vertex's class.
+// The features of a vertex are the centroid of a class plus noise of variance 1 in each column.
+// With a probability of decoys, that class is not the vertex's own, but one drawn at random by
+// class size. So a model that reads only the vertex itself is right for at most about 1 - decoys of
+// the vertices. A model that also reads the neighbours can do better, because most neighbours have
+// the vertex's class.
 const (
 	decoys = 0.42
-	// reach is the length of a centroid, in standard deviations of the noise. It is so small that
-	// classes overlap a little.
+	// reach is about the distance of each centroid from the origin, in standard deviations of the
+	// noise. It is so small that classes overlap a little.
 	reach = 6
 )
 
@@ -30,7 +31,8 @@ func (o GenerateOptions) centroids() []float32 {
 	return centre
 }
 
-// drawClasses gives every vertex a class, drawn by the shares of the classes.
+// drawClasses gives every vertex a class, drawn at random in proportion to the shares of the
+// classes.
 func (o GenerateOptions) drawClasses(classes []int32) {
 	upTo := runningSum(o.classShares())
 	mem.Pieces(len(classes), 2048, func(_, lo, hi int) {

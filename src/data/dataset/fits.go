@@ -27,8 +27,9 @@ func (o *GenerateOptions) sizes() (vertices, edges, columns float64) {
 }
 
 // fits returns an error if the graph is too large for the disk or the memory, before hours are
-// spent on it. The bytes on disk count repeated edges too. fits also sets in how many ranges of
-// vertices the graph is made.
+// spent on it. The bytes on disk count repeated edges too. fits also sets o.ranges: the graph is
+// made for one range of vertices after the other, and there are so many ranges that each fits in
+// memory.
 func (o *GenerateOptions) fits(dir string) error {
 	n, edges, columns := o.sizes()
 	m := o.meta()
@@ -64,18 +65,23 @@ func (o *GenerateOptions) fits(dir string) error {
 	return nil
 }
 
-// A graph is made in at most mostRanges ranges of vertices. It is made in one range if that takes
-// at most the share oneRange of the memory.
+// A graph is made for at most mostRanges ranges of vertices, one after the other. It is made in one
+// range if that takes at most the share oneRange of the free memory.
 const (
 	mostRanges = 16
 	oneRange   = 0.9
 )
 
-// memory returns the bytes that one range of the graph takes while it is made. A range needs its
-// edges as drawn (8 bytes each, counted at both ends), its sorted edges (4 bytes for each end), and
-// the arrays over vertices. If vertices have types, there are three copies of all edges, 4 bytes
-// for each edge: as drawn (in slices that took twice their size while they grew), by relation, and
-// in the order of the columns. TypedTopology says what it takes besides.
+// memory returns the bytes that one range of the graph takes while it is made.
+//
+// Without vertex types, a range needs memory for three things: 8 bytes for each drawn edge with an
+// end in the range, 4 bytes for each end that lies in the range once edges are sorted, and the
+// arrays over vertices.
+//
+// With vertex types, all edges are in memory at once, in three forms of 4 bytes for each edge. The
+// first form is the edges as drawn, in slices that took twice their size while they grew. The
+// second is the edges by relation, and the third the edges in the order of graph.Columns. The
+// comment of TypedTopology says what that function takes in addition.
 func (o *GenerateOptions) memory() float64 {
 	n, edges, columns := o.sizes()
 	if o.Kind == MAG {
@@ -85,8 +91,8 @@ func (o *GenerateOptions) memory() float64 {
 	return 4*edges*(share*(2-share)+share) + n*(16+16*share)
 }
 
-// freeDisk returns the free bytes of the file system on which dir is or would be made, and the
-// existing directory at which they were measured.
+// freeDisk returns the free bytes of the file system that holds dir, and the existing directory at
+// which they were measured. That is the nearest existing parent of dir.
 func freeDisk(dir string) (free int64, where string, err error) {
 	where = filepath.Dir(filepath.Clean(dir))
 	for {

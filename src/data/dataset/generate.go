@@ -19,15 +19,15 @@ import (
 
 // The kinds of generated graphs.
 const (
-	// degree-corrected block model: communities, classes, homophily (a share of edges joins equal
-	// classes)
+	// degree-corrected stochastic block model: vertices form communities, each community has a
+	// class, and the share Homophily of the edges joins vertices of one class
 	SBM  = "sbm"
 	RMAT = "rmat" // recursive matrix: skewed degrees; labels independent of the edges
 	MAG  = "mag"  // papers, authors, institutions and fields: vertex types and relations
 )
 
-// GenerateOptions says which graph to make. A field of zero means the preset's value or, without a
-// preset, the default in brackets.
+// GenerateOptions says which graph to make. A field that is zero takes the preset's value. Without
+// a preset it takes the default, which the field's comment gives in square brackets.
 type GenerateOptions struct {
 	// SBM, RMAT or MAG [SBM]; with MAG, Vertices is the number of papers, and Degree must be 0
 	Kind     string
@@ -40,13 +40,15 @@ type GenerateOptions struct {
 	Classes  int // number of classes [16]
 	// share of edges that join vertices of one class; a negative value means a share of 0 [0.8]
 	Homophily float64
-	// class sizes fall as 1/rank^Skew; a negative value means equal sizes [0.5, but 0 for two
-	// classes]
-	Skew        float64
-	Labelled    float64 // share of the vertices that have a label [1]
-	Split       string  // shares of the labelled vertices, in percent [60/20/20]
-	FeatureType string  // one of FeatureTypes [Float32]
-	// shares of the edges that become links, in percent; "" if vertices have the labels
+	// the class of rank r by size has a share in proportion to 1/r^Skew; a negative value means
+	// equal sizes [0.5, but 0 for two classes]
+	Skew     float64
+	Labelled float64 // share of the vertices that have a label [1]
+	// percentages of the labelled vertices in the training, validation and test list [60/20/20]
+	Split       string
+	FeatureType string // one of FeatureTypes [Float32]
+	// percentages of the edges that become training, validation and test links; "" if the task
+	// predicts vertices, not links
 	SplitLinks  string
 	LinkLabels  string // PlantClasses or PlantNumbers; "" if links have no labels
 	EdgeWeights bool   // edges get weights, uniform in [0,1), equal in both directions
@@ -109,7 +111,8 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 	o.Features = cmp.Or(o.Features, preset.Features, 64)
 	o.Classes = cmp.Or(o.Classes, preset.Classes, 16)
 	o.Homophily = max(cmp.Or(o.Homophily, preset.Homophily, 0.8), 0)
-	// With two classes of unequal size, guessing the larger one would come too close to a model.
+	// With two classes of unequal size, always guessing the larger one would score nearly as well
+	// as a model.
 	if o.Classes > 2 {
 		o.Skew = cmp.Or(o.Skew, preset.Skew, 0.5)
 	}
@@ -238,7 +241,8 @@ func (o GenerateOptions) meta() Meta {
 	return m
 }
 
-// write writes all files. classes [Vertices] receives the labels and must live until w is closed.
+// write writes all files. It fills classes [Vertices] with the labels, which the caller must keep
+// until w is closed.
 func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	stage := func(format string, args ...any) {
 		if o.Stage != nil {
@@ -322,8 +326,8 @@ func (o GenerateOptions) writeLabels(w *Writer, classes []int32) error {
 	return w.Splits(shares.Split(Labelled(classes), o.Seed))
 }
 
-// labelLinks computes the labels of all links from the classes of their ends, in the three lists of
-// s.
+// labelLinks returns the labels of the training, validation and test links of s. It computes the
+// label of a link from the classes of the two vertices that the link joins.
 func (o GenerateOptions) labelLinks(s *graph.LinkSplit, classes []int32) (labels [][]byte) {
 	for _, list := range s.Lists() {
 		var of []byte
@@ -340,8 +344,8 @@ func (o GenerateOptions) labelLinks(s *graph.LinkSplit, classes []int32) (labels
 	return labels
 }
 
-// takeLinks moves edges to the links s, if links are the task, and returns the weights of the
-// remaining edges.
+// If links are the task, takeLinks takes edges out of g and makes them the links of s. It returns
+// the weights of the edges that remain in g.
 func (o GenerateOptions) takeLinks(g *graph.CSC, weights []float32, s *graph.LinkSplit) []float32 {
 	if o.SplitLinks != "" {
 		shares, _ := ParseFractions(o.SplitLinks) // Resolve has checked them
@@ -382,8 +386,9 @@ func (o GenerateOptions) spans() []span {
 	return spans
 }
 
-// edgeWeights draws the weight of each pair of vertices from a random stream of its own. rows has
-// the in-edges of consecutive vertices, from the number in first on.
+// edgeWeights draws the weight of each pair of vertices from a random stream of its own. The graph
+// rows has the in-edges of consecutive vertices, and first is the number of the first of these
+// vertices.
 func (o GenerateOptions) edgeWeights(rows *graph.CSC, first int) []float32 {
 	weights := mem.Make[float32](len(rows.Indices))
 	for row := range rows.NumVertices() {
@@ -397,7 +402,8 @@ func (o GenerateOptions) edgeWeights(rows *graph.CSC, first int) []float32 {
 	return weights
 }
 
-// classShares returns the share of the vertices that each class gets. It falls as 1/rank^Skew.
+// classShares returns the share of the vertices that each class gets. The share of the class of
+// rank r (1 is the largest class) is proportional to 1/r^Skew.
 func (o GenerateOptions) classShares() []float64 {
 	share, total := make([]float64, o.Classes), 0.0
 	for c := range share {
@@ -410,7 +416,7 @@ func (o GenerateOptions) classShares() []float64 {
 	return share
 }
 
-// hideLabels removes the labels of all vertices but a random share, Labelled.
+// hideLabels keeps the labels of a random share of the vertices (Labelled), and removes all others.
 func (o GenerateOptions) hideLabels(classes []int32) {
 	if o.Labelled == 1 {
 		return

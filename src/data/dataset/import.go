@@ -50,9 +50,10 @@ type ImportOptions struct {
 	// train.npy, valid.npy and test.npy. Labels of vertices are then left out. "" means that
 	// vertices are the task.
 	SplitLinks string
-	// LinkLabels names the columns of the edge table, or the array, with the labels of links, if
-	// Task is one of task.Labelling. A directory of links may instead have the labels in files
-	// train_NAME.npy and so on; LinkLabels is then the one NAME.
+	// LinkLabels names the labels of links, if Task is a task that predicts them (task.Labelling).
+	// The names are those of columns of the edge table, or of one array. If SplitLinks is a
+	// directory, that directory may have the labels in files train_NAME.npy, valid_NAME.npy and
+	// test_NAME.npy instead; LinkLabels then holds only that NAME.
 	LinkLabels []string
 	// LinksOf is the relation whose edges are the links, in a graph with vertex types.
 	LinksOf string
@@ -65,9 +66,9 @@ type ImportOptions struct {
 	// and a run chooses one. If neither is set, the source must have only one split.
 	SplitIndex *int
 	AllSplits  bool
-	// Keys gives, for the usual name of an array, its name in the source, in all vertex types:
-	// {"x": "embedding"}. Ignore lists arrays and columns to skip, such as edge_type, which would
-	// otherwise be rejected.
+	// Keys maps the usual name of an array to the name that the array has in the source: {"x":
+	// "embedding"}. It applies to all vertex types. Ignore lists arrays and columns to skip, such
+	// as edge_type, which would otherwise be rejected.
 	Keys   map[string]string
 	Ignore []string
 	// Standardize shifts and scales every feature column to mean 0 and variance 1 over the training
@@ -83,8 +84,8 @@ type ImportOptions struct {
 	NoLabel []string
 	// KeepLeaks keeps edges from which a model could read validation and test links.
 	KeepLeaks bool
-	// Weights is one of graph.Merges: how the weights of an edge that comes several times are
-	// merged. "" adds them up.
+	// Weights says how to merge the weights of an edge that the source lists several times; it is
+	// one of graph.Merges. "" adds the weights up.
 	Weights graph.Merge
 	// DryRun reads everything but writes nothing, and ignores Out.
 	DryRun bool
@@ -224,8 +225,9 @@ func (r ImportReport) reciprocal() string {
 // one type look like those of a graph without types.
 var formats = map[string]struct {
 	read func(*edgeSource) error // a graph without types
-	// For graphs with types: typed reports whether an input is one, files says what files it has,
-	// and readTyped reads it. All are nil or "" for a format without such graphs.
+	// These three fields are for graphs with types. The function typed reports whether the input is
+	// such a graph. The text files describes, for error messages, what files or arrays such an
+	// input has. The function readTyped reads it. A format without such graphs has nil and "".
 	typed     func(*ImportOptions) bool
 	files     string
 	readTyped func(*graphSource) error
@@ -320,7 +322,7 @@ func (o *ImportOptions) check() error {
 	return errors.Join(faults...)
 }
 
-// noInput returns the error about a path of a flag that cannot be read.
+// noInput returns an error which says that the path that the user gave for a flag cannot be read.
 func noInput(flag, path string, err error) error {
 	if abs, bad := filepath.Abs(path); bad == nil && abs != path {
 		return fmt.Errorf("%s %s: %w; correct the path, which is %s from here", flag, path,
@@ -333,10 +335,11 @@ func noInput(flag, path string, err error) error {
 // labels and split. It drops self-loops and repeated edges, and adds reverse edges if Undirected
 // says so. After an error Out stays absent or empty.
 //
-// Memory: the result takes 4 bytes for each edge and 8 for each vertex. Besides, Import takes at
-// most 16 bytes for each edge read, half of these bytes only while reverse edges are added and
-// repeats dropped (graph.Builder), and 8 more for each edge of the result while weights are merged.
-// Features are streamed, or held as sparse rows.
+// Memory: the result takes 4 bytes for each edge and 8 for each vertex. During the import, each
+// edge that was read takes at most 16 bytes more. Half of these 16 bytes are needed only while
+// graph.Builder adds reverse edges and drops repeats. If edges have weights, each edge of the
+// result takes another 8 bytes while the weights are merged. Features are streamed, or held as
+// sparse rows.
 //
 // Errors name file and line, byte or array. They wrap graph.ErrVertexRange if an edge names a
 // vertex that does not exist, ErrValue for labels and features out of range, ErrExists if Out is
@@ -354,7 +357,7 @@ func Import(o ImportOptions) (ImportReport, error) {
 	return g.write()
 }
 
-// baseName is the last element of a path without its extensions.
+// baseName returns the last element of a path, without its extensions.
 func baseName(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -363,7 +366,8 @@ func baseName(path string) string {
 	return name
 }
 
-// settle checks the labels of the vertices, makes the split, and puts both into a report.
+// settle checks the labels of the vertices and makes the split. It describes the labels and the
+// split in the report r.
 func (s *source) settle(r *ImportReport) (*splitSource, error) {
 	if regression(s) {
 		if err := checkTargets(s); err != nil {
@@ -411,7 +415,8 @@ func (s *source) checkFeatures() error {
 		cols: s.features.cols, look: look}))
 }
 
-// provenance describes the import. labels is the source of the type with labels.
+// provenance describes the import. The argument labels holds the vertices of the type that has
+// labels.
 func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 	notes := slices.Clone(r.Notes)
 	if r.Unlabelled > 0 {
@@ -441,7 +446,7 @@ func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 		Notes:    notes,
 		Reading:  r.Reading,
 	}
-	if g.options.SplitLinks == "" { // with links as the task, the classes are those of links
+	if g.options.SplitLinks == "" { // if links are the task, the class names are those of links
 		p.Classes = labels.classNames
 	}
 	return p

@@ -67,8 +67,8 @@ func openArrays(path string) (arrays, error) {
 	return undotted(z), nil
 }
 
-// undotted returns a set in which arrays have their usual names, such as adj_indptr for
-// adj_matrix.indptr.
+// undotted returns the arrays of a under their usual names: an array adj_matrix.indptr is found as
+// adj_indptr.
 func undotted(a arrays) arrays {
 	if a.Has("adj_matrix.indptr") {
 		return dotted{a}
@@ -151,7 +151,8 @@ func (a arraySource) begin(key string) [][]string {
 	return beginOf(first[:n], cols)
 }
 
-// beginOfOne is begin for arrays of one dimension. It returns nil for any other array.
+// beginOfOne returns the first numbers of an array of one dimension as texts. For any other array
+// it returns nil.
 func (a arraySource) beginOfOne(key string) []string {
 	if columns := a.begin(key); len(columns) == 1 {
 		return columns[0]
@@ -159,8 +160,9 @@ func (a arraySource) beginOfOne(key string) []string {
 	return nil
 }
 
-// hasCodes reports whether an array of one dimension holds only 0, 1, 2 and -1, and 2 at least
-// once.
+// hasCodes reports whether an array may hold codes of the lists of a split: 0 for train, 1 for
+// valid, 2 for test and -1 for none. It must have one dimension, hold no other number, and hold 2
+// at least once, because 0 and 1 alone could be anything.
 func (a arraySource) hasCodes(key string) bool {
 	r, err := a.Reader(key)
 	if err != nil {
@@ -234,7 +236,7 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 			"csv, which numbers words", a.name(key),
 			ErrValue)
 	}
-	wide := r.Shape[0] == 2 // [2, E], as in PyG and OGB; [2, 2] is read so too
+	wide := r.Shape[0] == 2 // [2, E], as in PyG and OGB; an array [2, 2] is taken as [2, E]
 	if !wide && r.Shape[1] != 2 {
 		return fmt.Errorf("%s: shape %s, want [2, edges] or [edges, 2]", a.name(key),
 			npy.ShapeString(r.Shape))
@@ -245,7 +247,8 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 		return addSides(e, a, key, r, n)
 	}
 	at := 0
-	return eachChunk(r, 2*n, func(part []int64) error { // chunks have an even number of elements
+	// each chunk has an even number of elements, so it cuts no pair
+	return eachChunk(r, 2*n, func(part []int64) error {
 		for i := 0; i < len(part); i += 2 {
 			if err := e.addEdge(part[i], part[i+1]); err != nil {
 				return fmt.Errorf("%s: edge %d: %w", a.name(key), at, err)
@@ -350,7 +353,8 @@ func rowEnds(s *source, a arraySource, indptrKey, indicesKey string) ([]int64, e
 	return ends, nil
 }
 
-// setCSRFeatures registers the features in a scipy CSR matrix, which are written later.
+// setCSRFeatures registers a scipy CSR matrix as the features. They are read now, and written to
+// the dataset later.
 func setCSRFeatures(s *source, a arraySource, prefix string) error {
 	shape, err := all[int64](a, prefix+"_shape")
 	if err != nil {

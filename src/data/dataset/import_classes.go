@@ -147,7 +147,7 @@ func few(words []string) string {
 // labelError is an error about the label of a vertex. It names the vertex by its number, which for
 // an array is the row. Readers of tables replace the number by line, column and id (atLine).
 type labelError struct {
-	vertex, column int // column of one of several labels, or ofOne
+	vertex, column int // label column of a vertex with several labels, or ofOne
 	error
 }
 
@@ -180,8 +180,8 @@ func (s *source) atLine(err error, path string, line func(v int) int,
 		column(max(0, of.column)), idOf(s, graph.VertexID(of.vertex)), of.error)
 }
 
-// badClass returns the error about a number that is neither a class nor means that there is no
-// label.
+// badClass returns an error for a label y of vertex v that is no class number and does not mean "no
+// label" either.
 func badClass(v int, y string) error {
 	return badLabel(v, ofOne, "has label %s: %w: want a class number from 0 on, or -1, -100 or "+
 		"nan for none", y, ErrValue)
@@ -191,7 +191,8 @@ func badClass(v int, y string) error {
 var noClasses = []int{-1, -100}
 
 // noLabel reports whether a text means that a vertex has no label: an empty text, a usual word for
-// it, or one of noClasses. If the options name such words, only those count.
+// it, or one of noClasses. If the option NoLabel lists words, only these and the empty text mean
+// it.
 func (in *importer) noLabel(y string) bool {
 	if words := in.options.NoLabel; words != nil {
 		return y == "" || slices.ContainsFunc(words,
@@ -200,8 +201,8 @@ func (in *importer) noLabel(y string) bool {
 	return table.Missing(y)
 }
 
-// noClass reports whether a number means that a vertex has no label, as noLabel does for texts. nan
-// always does.
+// noClass reports whether a number means that a vertex has no label, as noLabel does for texts. NaN
+// always means that.
 func (in *importer) noClass(y float64) bool {
 	if y != math.Trunc(y) || in.options.NoLabel == nil {
 		return math.IsNaN(y) || y == math.Trunc(y) && slices.Contains(noClasses, int(y))
@@ -236,10 +237,10 @@ func (s *source) tellNone() string {
 }
 
 // numberedClasses collects labels that are given as numbers, from any range. For each vertex,
-// labels has the index of its label in numbers, or -1.
+// labels has the index of the vertex's label in the slice numbers, or -1 if it has no label.
 type numberedClasses struct {
 	labels   []int32
-	numbers  []int64 // in the order in which they were first met
+	numbers  []int64 // the distinct labels, in the order of the first vertex that has each
 	at       map[int64]int32
 	labelled int
 }
@@ -287,8 +288,8 @@ func (s *source) takeClasses(c *numberedClasses) error {
 	return s.setNames(names, c.labelled, true)
 }
 
-// distinctLabels collects the distinct labels. integers says whether all of them are integers. A
-// number that is no integer is an error.
+// distinctLabels collects the distinct labels. The result integers says whether all labels are
+// integers. For a number that is no integer, distinctLabels returns an error.
 func (s *source) distinctLabels(
 	labels []string,
 ) (class map[string]int, labelled int, integers bool, err error) {
@@ -346,8 +347,9 @@ func (s *source) distinctLabels(
 	return class, labelled, integers, nil
 }
 
-// uncoded returns a number without its leading zeros. A label such as 01 is taken as a word,
-// because the number 1 would lose a digit.
+// uncoded returns a number without its leading zeros: 1 for 01. A label such as 01 is kept as a
+// word, because as the number 1 it would lose a digit, so callers use uncoded only to recognize
+// such labels.
 func uncoded(y string) string {
 	for len(y) > 1 && y[0] == '0' && y[1] >= '0' && y[1] <= '9' {
 		y = y[1:]

@@ -45,10 +45,11 @@ func readEdgeList(e *edgeSource) error {
 	}); err != nil {
 		return err
 	}
-	if loop && isMETIS(path) { // the rows of a ring have two numbers each, as an edge list has
+	if loop && isMETIS(path) { // each row of a METIS file of a ring has two numbers, like an edge
 		return fmt.Errorf("%s: %w: %s", path, ErrValue, cureMETIS)
 	}
-	x := newIndex(slices.Clone(ids.sorted())) // the copy lacks the spare room of the list that grew
+	// the clone is only as large as needed; the list grew with spare room
+	x := newIndex(slices.Clone(ids.sorted()))
 	ids = distinct{}
 	if err := s.setVertices(int64(len(x.ids)), path); err != nil {
 		return err
@@ -130,9 +131,9 @@ const cureMETIS = "a METIS graph: its first line counts vertices and edges, and 
 
 var errNotMETIS = errors.New("no METIS graph")
 
-// isMETIS reports whether a file is in the format of METIS: the first row has the number of
-// vertices, each of which has a line, and the number of edges; each line lists a vertex's
-// neighbours, perhaps with weights, so each edge comes twice.
+// isMETIS reports whether a file is in the format of METIS. In that format, the first row has the
+// number of vertices and the number of edges. A row for each vertex follows, which lists the
+// vertex's neighbours, perhaps with weights. So each edge comes twice.
 func isMETIS(path string) bool {
 	var head []int64
 	first, last, numbers := 0, 0, int64(0)
@@ -229,9 +230,9 @@ func beginsWith(path, text string) bool {
 	return err == nil && ok && bytes.HasPrefix(r.Row(), []byte(text))
 }
 
-// distinct collects the distinct numbers of a long sequence, in memory proportional to how many are
-// distinct. Whenever the list has doubled since the last clean-up, it is sorted and repeats are
-// removed.
+// distinct collects the distinct numbers of a long sequence, in memory proportional to the number
+// of distinct ones. Whenever the list has doubled since the last clean-up, it is sorted and repeats
+// are removed.
 type distinct struct {
 	list  []int64
 	limit int

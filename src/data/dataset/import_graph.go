@@ -18,7 +18,8 @@ import (
 //
 //	read ─> reverse ─> build ─> links, or labels and split ─> scale ─> write
 //
-// Until build makes rows of them, edges name a vertex by its number within its type.
+// Before build makes in-edge rows from the edges, an edge names each of its vertices by the number
+// within the vertex's type.
 type graphSource struct {
 	options   ImportOptions
 	named     bool // types and relations have names
@@ -74,7 +75,8 @@ func (g *graphSource) read() error {
 	return f.read(g.addRelation(graph.Relation{}, s, s))
 }
 
-// addType adds a vertex type with the given name. The caller fills the source that it returns.
+// addType adds a vertex type with the given name. It returns the type's source, which the caller
+// then fills.
 func (g *graphSource) addType(kind string) *source {
 	in := &importer{options: g.options, findings: g.findings}
 	if g.named {
@@ -97,7 +99,8 @@ func (g *graphSource) addRelation(r graph.Relation, from, to *source) *edgeSourc
 	return e
 }
 
-// schema returns the names of types and relations. It is zero for a graph without types.
+// schema returns the names of types and relations. For a graph without types it returns the zero
+// Schema.
 func (g *graphSource) schema() (s graph.Schema) {
 	if !g.named {
 		return s
@@ -111,7 +114,7 @@ func (g *graphSource) schema() (s graph.Schema) {
 	return s
 }
 
-// tables describes the feature rows of each type. It is nil for a graph without types.
+// tables describes the feature rows of each type. For a graph without types it returns nil.
 func (g *graphSource) tables() (tables []Table) {
 	for _, s := range g.types {
 		t := Table{Vertices: int64(s.vertices), FeatureType: Float32}
@@ -234,8 +237,8 @@ func (g *graphSource) write() (r ImportReport, err error) {
 	return r, w.Close()
 }
 
-// count checks the number of vertices. If the files do not give it, the largest id in the edges
-// does.
+// count checks the number of vertices. If the files do not give that number, it is the largest id
+// in the edges plus 1.
 func (g *graphSource) count() error {
 	if g.named {
 		return checkVertices(g.starts()[len(g.types)])
@@ -251,10 +254,11 @@ func (g *graphSource) count() error {
 	return nil
 }
 
-// reverse adds the reverses of relations: of all relations if Reverse is set, otherwise of those
-// that join two types and whose edges have no direction. If a relation joins a type to itself and
-// its edges have no direction, the reverse edges become edges of that relation. A new relation gets
-// its edges when the original relation is built, which then needs its own edges no more.
+// reverse adds the reverses of relations as new relations. If Reverse is set, all relations get
+// one. Otherwise only those relations get one that join two types and whose edges have no
+// direction. If a relation joins a type to itself and its edges have no direction, no relation is
+// added: the reverse edges become edges of the relation itself. A new relation is empty until the
+// original relation is built, and gets its edges then.
 func (g *graphSource) reverse() error {
 	for _, e := range slices.Clone(g.relations) {
 		all := e.options.Reverse || e.from != e.to && e.isUndirected()
@@ -289,7 +293,7 @@ func (g *graphSource) reverse() error {
 // argument numbers lists these edges in ascending order; nil means all edges. An edge from a vertex
 // to itself has no reverse.
 func (e *edgeSource) addReverses(relation *edgeSource, numbers []int64) {
-	// the chunks of edges as they are now; additions are not visited
+	// a copy of the list of chunks, so that the loop does not visit the edges that it adds
 	edges, n, cols := relation.edges, int64(0), int64(relation.rows.cols)
 	edges.Each(func(edges []graph.Edge) {
 		for _, edge := range edges {
@@ -402,7 +406,8 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 		rows.free()
 		return relationRows{}, report, err
 	}
-	if to := e.to.vertices; to < rows.g.NumVertices() { // only targets have rows
+	// rows are rows of in-edges, so only vertices of the target type have one
+	if to := e.to.vertices; to < rows.g.NumVertices() {
 		indptr := mem.Make[int64](to + 1)
 		copy(indptr, rows.g.Indptr)
 		mem.Free(rows.g.Indptr)
@@ -411,8 +416,8 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	return rows, report, nil
 }
 
-// of returns " of " and the name of the relation, for a report. It returns "" for a graph without
-// types.
+// The method of returns the text " of NAME", where NAME is the name of the relation, for a report.
+// It returns "" for a graph without types.
 func (e *edgeSource) of() string {
 	if e.from.kind == "" {
 		return ""
@@ -478,8 +483,8 @@ func (g *graphSource) labelled() (labels *source, err error) {
 	return labels, nil
 }
 
-// of returns " of " and the name of the type, for a report. It returns "" for a graph without
-// types.
+// The method of returns the text " of NAME", where NAME is the name of the type, for a report. It
+// returns "" for a graph without types.
 func (s *source) of() string {
 	if s.kind == "" {
 		return ""
@@ -498,8 +503,8 @@ func (s *source) scale(split graph.Split) error {
 	return nil
 }
 
-// describeLinks adds a description of the links to a report. The slice relations has the indices of
-// the relations that hold them.
+// describeLinks adds a description of the links to the report r. The argument relations lists the
+// indices of the relations whose edges are the links.
 func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, relations []int) {
 	e := g.relations[relations[0]]
 	r.Task, r.Classes, r.Links = e.from.task(), e.linkOutputs, describeLinks(links)

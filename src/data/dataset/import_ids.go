@@ -50,12 +50,14 @@ func isRounded(id string) bool {
 	return is && number && float && point && n > 10 && int64(len(fraction)) < n
 }
 
-// oddIDs counts ids of unusual kinds among ids that are integers.
+// oddIDs counts the ids of a table that are integers in the usual form, and the ids of four other
+// kinds: whole counts numbers such as 1.0, none counts words for a missing id, rounded counts long
+// numbers cut to a few digits, and other counts all else.
 type oddIDs struct {
 	integers           int
 	whole, none, other oddID
 	rounded            oddID
-	wholes             []string // the integers that the ids counted in the field whole stand for
+	wholes             []string // the integers equal to the ids that the field whole counts
 }
 
 // oddID counts the ids of one kind. It keeps the first of them and its line.
@@ -85,8 +87,9 @@ func (o *oddIDs) see(id string, line int) {
 	}
 }
 
-// tell returns an error for ids that would name other vertices than the user meant. It notes ids
-// because of which all other ids are taken as words. The map ids has all ids.
+// tell reports unusual ids. It returns an error if ids seem to name other vertices than the user
+// meant. If not all ids are integers, so that all are taken as words, tell notes an id that is the
+// reason. The map ids has all ids.
 func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) error {
 	at := func(of oddID) string { return fmt.Sprintf("%s: line %d", path, of.line) }
 	switch {
@@ -126,8 +129,10 @@ func (o *oddIDs) tell(s *source, path string, ids map[string]graph.VertexID) err
 	return nil
 }
 
-// alike returns the first vertex, in byte order, whose id is the same number as id. If there is
-// none, it returns the first whose id differs from id only in capitals, or "".
+// alike looks for another way to write id. It returns the id of a vertex that is the same number as
+// id. If there is none, it returns the id of a vertex that differs from id only in capitals, or "".
+// Of several, it returns the first in byte order. The result number is true if the two are the same
+// number.
 func (s *source) alike(id string) (other string, number bool) {
 	x, is := table.ParseFloat([]byte(id))
 	for of := range s.places {

@@ -47,8 +47,9 @@ var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time"
 // noTime ends the note about a time that is not read.
 const noTime = "a time, which is not used, so a vertex also reads edges from its future"
 
-// isTime reports whether a name is that of a time, also of a time of nodes or edges (node_year), or
-// ends with a word for a moment: creationDate, block_timestamp.
+// isTime reports whether a column or an array holds times, to judge by its name. The name is one of
+// timeNames, also after node_ or edge_ (node_year), or its last word means a point in time
+// (creationDate, block_timestamp).
 func isTime(name string) bool {
 	words := wordsOf(name)
 	n := len(words)
@@ -140,8 +141,8 @@ func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
 	}
 }
 
-// beginOf returns the first numbers of each column as texts. rows has rows of cols numbers, one
-// after the other.
+// beginOf returns the first numbers of each column as texts. The slice rows holds rows of cols
+// numbers, one row after the other.
 func beginOf[T float32 | float64](rows []T, cols int) [][]string {
 	columns := make([][]string, min(cols, len(rows)))
 	for at, x := range rows[:min(len(rows), firstValues*cols)] {
@@ -185,7 +186,8 @@ func isDate(field string) bool {
 }
 
 // weights are names of arrays and columns with weights or features of edges. Every importer calls
-// ignoredWeights for what it does not read, so only this list needs these names.
+// ignoredWeights for each array or column that it does not read, so no importer needs a list of
+// these names.
 var weights = append([]string{
 	"edge_attr", "edge_attrs", "edge_feat", "edge_feats", "edge_features"}, weightNames...)
 
@@ -218,8 +220,9 @@ const (
 		"vertex for each hyperedge"
 )
 
-// refused are arrays and columns that change the meaning of a graph. A graph that has one is not
-// imported without it, unless --ignore names it.
+// refused maps the names of arrays and columns that change the meaning of a graph to the reason for
+// an error. If a source has such an array or column, the import fails, because without it the
+// result would be another graph. If --ignore names it, the import leaves it out and goes on.
 var refused = map[string]string{
 	"edge_type": edgeTypes, "edge_types": edgeTypes, "etype": edgeTypes, "etypes": edgeTypes,
 	"edge_reltype": edgeTypes, "relation": edgeTypes, "relations": edgeTypes, "rel": edgeTypes,
@@ -267,7 +270,8 @@ func (in *importer) find(a arraySource, meaning string) string {
 		switch {
 		case a.Has(key):
 			return in.used(key, meaning)
-		case in.own == nil: // if the flag is for several types, another type may have the array
+		// the flag is not for this type alone, so the array may be one of another type
+		case in.own == nil:
 			return ""
 		}
 	}
@@ -282,9 +286,9 @@ func (in *importer) find(a arraySource, meaning string) string {
 	return ""
 }
 
-// otherMask returns the name of an array that, like is_train, marks a list of the split as columns
-// do, if the set has such an array for training. It returns "" if it has none, or if the meaning is
-// not that of a mask.
+// otherMask looks for a mask whose name is not among the usual ones, such as is_train. The meaning
+// says which mask: that of the training, validation or test list. otherMask returns the name of the
+// array, or "" if there is none, or if a has no array for the training list.
 func (in *importer) otherMask(a arraySource, meaning string) string {
 	key, trains := "", slices.ContainsFunc(slices.Concat(aliases["train"], aliases["train_mask"]),
 		a.Has)
@@ -313,7 +317,8 @@ func (in *importer) used(key, meaning string) string {
 	return key
 }
 
-// meanings says what an array with each meaning is read as.
+// meanings gives, for each meaning of an array, the words with which the report says what the array
+// was read as.
 var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asLabel, "ids": asID,
 	"num_nodes": asCount, "edge_weight": asWeight, "edge_attr": asEdgeFeature,
 	asLinkLabel: asLinkLabel}
@@ -435,7 +440,8 @@ func (in *importer) isSplitKey(a arraySource, name string) bool {
 	})
 }
 
-// checkKeys returns an error for names in --keys that mean nothing.
+// checkKeys returns an error if --keys is given for a format without arrays, or names an array that
+// no importer reads (aliases).
 func (o *ImportOptions) checkKeys() error {
 	if len(o.Keys) > 0 && o.Format != "npz" {
 		return badOption("--keys names arrays of format npz; leave it out with format %s", o.Format)

@@ -238,7 +238,8 @@ func readLinkLabels(path string, n int) (values []float32, cols int, err error) 
 	return values, cols, err
 }
 
-// mostLinkClasses bounds the classes of links: a model has an output for each.
+// mostLinkClasses is the largest number of classes of links, because a model has an output for each
+// class.
 const mostLinkClasses = 1 << 16
 
 // checkLinkClasses returns an error for a label that is not a class.
@@ -255,7 +256,9 @@ func checkLinkClasses(values []float32, cols int) error {
 	return nil
 }
 
-// varies returns an error if all links have one label: there would be nothing to learn.
+// varies returns an error if all links have the same label in a column, because there would be
+// nothing to learn. The argument values has the labels of the three lists of links, in rows of cols
+// numbers.
 func varies(values [3][]float32, column, cols int) error {
 	least, most := math.Inf(1), math.Inf(-1)
 	for _, list := range values {

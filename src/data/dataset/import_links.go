@@ -26,13 +26,19 @@ func (g *graphSource) linked(s *graph.Schema) (int, error) {
 }
 
 // takeLinks turns the edges of relation r into links. It returns the links, and the indices of the
-// relations that graph.Schema.Links lists: r, and the relations that hold the same pairs. It takes
-// the validation and test links out of all these relations, in both directions. Another relation
-// holds the same pairs if its name is that of the reverse, or if most of its pairs (leak) are links
-// in either direction, whatever its name. So a reverse with an edge more or less is found too, and
-// so is the reverse of a reverse. The remaining relations keep their edges, which is noted; with
-// KeepLeaks all relations but r do. Without training links takeLinks returns an error. Memory: 16
-// bytes for each vertex, and 8 for each edge of other relations between the same types.
+// relations that hold the links: r, and each relation that holds the same pairs of vertices, in
+// either direction. graph.Schema.Links lists these relations. takeLinks takes the validation and
+// test links out of all of them, in both directions, because a model could read a link from the
+// edge.
+//
+// A relation holds the same pairs as r if its name is that of the reverse of r, or if most of its
+// pairs (leak) are links in either direction. So takeLinks also finds a reverse that has an edge
+// more or less, and the reverse of a reverse. With KeepLeaks, no relation but r counts. The
+// relations that do not count keep their edges; the report notes how many of these join the
+// vertices of validation or test links.
+//
+// If there are no training links, takeLinks returns an error. It takes 16 bytes of memory for each
+// vertex, and 8 for each edge of other relations between the same types.
 func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSplit, of []int,
 	err error) {
 	o, own, starts := &g.options, g.relations[r], g.starts()
@@ -41,7 +47,8 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 	defer freeWide(wide, all[r].g)
 	symmetric := own.from == own.to && wide.Reciprocal() == wide.NumEdges()
 	of = []int{r}
-	pairs := map[int][]graph.Link{} // pairs of each other relation that joins the same types
+	// the pairs of each relation besides r that joins the same types
+	pairs := map[int][]graph.Link{}
 	for k, other := range g.relations {
 		if k == r || !(other.from == own.to && other.to == own.from || other.from == own.from &&
 			other.to == own.to) {
@@ -100,8 +107,9 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 // below 1, so that a reverse with an edge more or less is found too.
 const leak = 0.8
 
-// wideRows returns a graph with a row for every vertex of all types. g has the rows of consecutive
-// vertices, from the number in first on; all other rows are empty. Both graphs share the edges.
+// wideRows returns a graph with a row for every vertex of all types. The graph g has the rows of
+// consecutive vertices, the first of which has the number first. All other rows of the result are
+// empty. Both graphs share the edges.
 func wideRows(g *graph.CSC, first int64, starts []int64) graph.CSC {
 	if len(starts) == 2 { // with one type, g has the rows of all vertices
 		return *g
@@ -121,8 +129,8 @@ func freeWide(wide graph.CSC, g *graph.CSC) {
 	}
 }
 
-// pairs returns the distinct edges of the relation. first is the number of the first target among
-// all vertices.
+// pairs returns the distinct edges of the relation. The number of a target is its row in r plus
+// first.
 func (r *relationRows) pairs(first int64) (pairs []graph.Link) {
 	for v := range r.g.NumVertices() {
 		row := r.g.InNeighbours(graph.VertexID(v))

@@ -90,7 +90,8 @@ func readNPZ(e *edgeSource) error {
 	return err
 }
 
-// readCount reads the number of vertices, which must be that of the rows of features and labels.
+// readCount reads the number of vertices, which must equal the number of rows of the features and
+// of the labels.
 func readCount(s *source, a arraySource, key string) error {
 	r, err := a.open(key, 0, 1)
 	if err != nil {

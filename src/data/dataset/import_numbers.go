@@ -119,7 +119,8 @@ func readNumbers(s *source, a arraySource, key string, r *npy.Reader, cols int) 
 // the vertex has none.
 func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) int,
 	columns [][]string) error {
-	// checkTargets reports missing labels, because only one of several tables has to have them
+	// this is no error yet: of several node tables, only one needs labels, and checkTargets reports
+	// it if none has them
 	if len(c.labels) == 0 {
 		return nil
 	}

@@ -86,7 +86,8 @@ func (s *source) readsOGB(raw string) {
 	s.unreadOGB(raw, known)
 }
 
-// unreadOGB notes the files in a folder that are not read: those whose names are not known.
+// unreadOGB notes which files of a folder are not read, because their names are not in the list
+// known.
 func (in *importer) unreadOGB(dir string, known []string) {
 	for _, ext := range []string{".csv.gz", ".csv", ".npz", ".npy"} {
 		for _, name := range filesIn(dir, ext) {

@@ -103,8 +103,8 @@ func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 	}
 }
 
-// tellComments notes lines that could be rows or comments, and says which of both they were taken
-// for.
+// tellComments notes lines that could be rows or comments, and says which of the two they were
+// taken for.
 func (in *importer) tellComments(t *table.Named) {
 	if t.Skipped > 0 {
 		in.note("%s: line %d begins with # or %% and is skipped as a comment, as are %d such "+
@@ -144,9 +144,9 @@ func (in *importer) usual(name string) bool {
 		})
 }
 
-// openTable opens a table and finds the names of its columns. flags are the column names that flags
-// give. If one of them is a number, as in a table without names, a comment is not taken as the
-// names.
+// openTable opens a table and finds the names of its columns. The argument flags lists the column
+// names that the user gave in flags. If one of them is a number, the columns have no names, so
+// openTable takes no comment as names.
 func (in *importer) openTable(path string, noHeader bool, flags ...string) (*table.Named, error) {
 	return table.OpenNamed(path, in.namesOf(noHeader, flags...))
 }
@@ -161,12 +161,12 @@ func (in *importer) namesOf(noHeader bool, flags ...string) table.Names {
 		Remark: !byNumber}
 }
 
-// ofNodes returns the columns that flags name in the node table.
+// ofNodes returns the names of columns of the node table that flags give.
 func (o *TableOptions) ofNodes() []string {
 	return slices.Concat(o.Labels, o.Features, []string{o.ID, o.Split})
 }
 
-// ofEdges returns the columns that flags name in the edge table.
+// ofEdges returns the names of columns of the edge table that flags give.
 func (o *ImportOptions) ofEdges() []string {
 	t := &o.Table
 	return slices.Concat(t.EdgeFeatures, o.LinkLabels, []string{t.Source, t.Target, t.Weight})
@@ -182,8 +182,9 @@ func askProse(t *table.Named, flags string, usual bool) error {
 		"them, remove its comment mark%s, otherwise give --no-header", ErrValue, t.Remark, flags)
 }
 
-// column returns the index in t of the column that is asked for. If asked is "", it returns the
-// first column that has one of the usual names and is not left out. It returns -1 if there is none.
+// column returns the index in t of the column with the name asked, which the user gave by the flag.
+// If asked is "", it returns the first column that has one of the usual names and that no flag
+// leaves out. It returns -1 if there is no such column.
 func (in *importer) column(t *table.Named, asked, flag string, usual ...string) (int, error) {
 	if asked != "" {
 		i := slices.Index(t.Header, asked)

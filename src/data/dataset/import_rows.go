@@ -99,7 +99,8 @@ func filesIn(dir, suffix string) (names []string) {
 	return names
 }
 
-// either returns dir/name.gz or dir/name, whichever exists, or "" if neither does.
+// either returns the path dir/name.gz or dir/name of the file that exists, or "" if neither file
+// does.
 func either(dir, name string) string {
 	for _, p := range []string{filepath.Join(dir, name+".gz"), filepath.Join(dir, name)} {
 		if exists(p) {

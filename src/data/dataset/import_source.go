@@ -11,33 +11,34 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// unknown is the number of vertices of a source whose files do not say it. The largest id in the
-// edges then determines it.
+// unknown stands for the number of vertices of a source as long as no file has said that number.
+// After all edges are read, the number is the largest id plus 1.
 const unknown = -1
 
-// importer reads tables and arrays. It has the options for the vertices of one type or the edges of
-// one relation, and what the report says about the files.
+// importer reads tables and arrays. There is one importer for each vertex type and each relation.
+// It has the options that apply to that type or relation, and collects what the report says about
+// its files.
 type importer struct {
 	options ImportOptions
 	read    map[string]string // meaning of each array that was read, by the array's name
-	// in a graph with types, the flags that name this type or relation
+	// the flags with a value for this type or relation alone; only in a graph with types
 	own        map[string]bool
 	known      []string // names of types or relations that flags may use before =
-	unlabelled bool     // --label names only labels of another type
+	unlabelled bool     // --label names labels of another type, and none of this type
 	*findings
 }
 
-// findings are what the report says about files. In a graph without types, vertices and edges have
-// the same findings.
+// findings are what the report says about files. In a graph without types, the importers of the
+// vertices and of the edges share one findings.
 type findings struct {
 	notes   []string
 	reading []Reading
-	// for each column that flags name in edge tables: whether some table has it
+	// for each column of edge tables that flags name: whether some edge table has it
 	columns map[string]bool
 }
 
-// source holds the vertices of one type as they were read from foreign files. All but the features
-// is in memory; large arrays are outside the Go heap.
+// source holds the vertices of one type as they were read from foreign files. Everything except the
+// features is in memory, large arrays outside the Go heap.
 type source struct {
 	*importer
 	kind       string // name of the type; "" in a graph without types
@@ -79,17 +80,18 @@ type edgeSource struct {
 	graph.Relation // without names in a graph without types
 	from, to       *source
 	edges          graph.Builder
-	// weights of the edges in the order of addEdge; nil if edges have no weights
+	// weights of the edges, in the order in which addEdge added the edges; nil if edges have no
+	// weights
 	weights []float32
-	// feature rows or labels of the edges in the order of addEdge; without columns if edges have
-	// none
+	// feature rows or labels of the edges, in the order in which addEdge added the edges; the rows
+	// have no columns if edges have neither
 	rows       edgeRows
 	undirected bool // the files say that each edge stands for both directions
-	// if the relation joins two types: the numbers of the edges that stand for both directions
+	// only if the relation joins two types: numbers of those edges that stand for both directions
 	both    []int64
 	largest int64 // the largest vertex number in an edge
-	// relation that gets the reverses of these edges (only of the edges in both, if that is set);
-	// nil if there is none
+	// relation that gets the reverse edges of this relation, or nil if none does. If the list both
+	// is set, it gets the reverses of only the edges in that list.
 	reverse    *edgeSource
 	reverses   bool      // the edges are the reversed edges of another relation
 	placed     []float32 // labels of links, in the order of the rows
@@ -180,7 +182,8 @@ func (s *source) labelled() (n int64) {
 	return n
 }
 
-// hasLabel reports whether vertex v has a label for the task with this name.
+// hasLabel reports whether vertex v has a label. The task with this name says which value means
+// that there is none. A vertex that lacks the value of a label column has no label.
 func (s *source) hasLabel(name string, labels task.Labels, v int) bool {
 	return task.Labelled(name, labels, v) && (s.unmarked == nil || s.unmarked[v] == 0)
 }
@@ -201,8 +204,9 @@ func (s *source) setVertices(n int64, file string) error {
 // available returns how much memory an import or a generated graph may use. Tests replace it.
 var available = mem.Available
 
-// fits returns an error if the machine lacks the memory for as many items as a file says that there
-// are. It is called before that memory is allocated.
+// fits returns an error if the data that a file announces takes more memory than the machine has
+// free. The argument bytes is the memory that the data takes. Callers call fits before they
+// allocate it, so that a wrong count in a file cannot exhaust the memory.
 func fits(file, what string, bytes int64) error {
 	have, err := available()
 	if err != nil {
@@ -229,7 +233,8 @@ func (e *edgeSource) addEdge(u, v int64) error {
 	return nil
 }
 
-// limit returns the number above the largest vertex that an edge may name.
+// limit returns a bound for the numbers of vertices. Edges may only name vertices whose number is
+// below it.
 func (s *source) limit() int64 {
 	if s.vertices == unknown {
 		return graph.MaxVertices
@@ -278,8 +283,8 @@ func (s *source) putLabel(v, y int) {
 	s.labels[v] = int32(y)
 }
 
-// setLabel gives vertex v the class y. y is an integer from 0 on, or a number that means that there
-// is no label.
+// setLabel gives vertex v the class y. It returns an error unless y is an integer from 0 on, or a
+// number that means that there is no label.
 func (s *source) setLabel(v int, y float64) error {
 	s.putLabel(v, -1)
 	if s.noClass(y) {
@@ -332,8 +337,8 @@ func (s *source) setMark(v, c int, y float64) error {
 	return nil
 }
 
-// setFeatures registers the features to write. It returns an error if they are too large. entries
-// is the number of stored entries of sparse features, or -1 if they are dense.
+// setFeatures registers the features to write. It returns an error if they are too large. The
+// argument entries is the number of stored entries of sparse features, or -1 if they are dense.
 func (s *source) setFeatures(file string, cols int, stored string, entries int64,
 	write func(*RowWriter) error) error {
 	if s.options.FeatureType != "" {

@@ -18,8 +18,8 @@ type splitSource struct {
 	graph.Split
 	more []graph.Split // the other splits, if AllSplits keeps all
 	from string        // origin of the split, for the report
-	path string        // file or directory of the split; "" if it is in none
-	read bool          // the lists are complete already
+	path string        // file or directory that has the split; "" if no file has it
+	read bool          // the lists are filled in; nothing has to be read from the path
 	// number of vertices that were left out because they have no label, in the split where that
 	// number is largest
 	unlabelled int
@@ -98,8 +98,8 @@ func (s *source) dropUnlabelled(p *graph.Split) (n int) {
 	return n
 }
 
-// sharesOf reads an option as three shares. The result are is false if the option names a file or
-// something else.
+// sharesOf reads the text of an option as three shares. If the option is not shares, but names a
+// file or something else, the result named are is false.
 func sharesOf(text string) (shares [3]float64, are bool, err error) {
 	shares, are, err = parseShares(text)
 	if !are || err != nil && exists(text) {
@@ -135,8 +135,8 @@ func (s *source) shuffled(shares [3]float64) *splitSource {
 
 // permute shuffles ids as numpy.random.RandomState(seed).permutation does, so that a split made by
 // NumPy can be repeated here. It uses an MT19937 generator, and a Fisher-Yates shuffle whose draws
-// are masked and rejected. For a seed of more than 32 bits it is RandomState([seed % 2**32, seed >>
-// 32]).
+// are masked and rejected. A seed of more than 32 bits gives the order of
+// numpy.random.RandomState([seed % 2**32, seed >> 32]).
 func permute(ids []graph.VertexID, seed uint64) {
 	rng := prng.NewMT19937()
 	if seed>>32 == 0 {

@@ -10,12 +10,14 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Columns of a node table that say which vertices train, validate and test have three forms: one
-// column of words or codes (partOf); a column of marks for each list (maskPart); or numbers that
-// could be features, so that only the column's name shows a split (likeSplit).
+// Columns of a node table can say in three forms which vertices are for training, validation and
+// test: one column of words or codes (partOf); a column of marks for each list (maskPart); or one
+// column of numbers that could also be a feature, where only its name shows that it is a split
+// (likeSplit).
 
-// partOf returns which list of a split a text names, by a word or by a code 0, 1 or 2. pandas
-// writes a code as 0.0 if a column has empty fields. word is true if the text is a word.
+// partOf returns the index of the list of a split that a text names: by a word such as train, or by
+// a code 0, 1 or 2. pandas writes a code as 0.0 if a column has empty fields. The result word is
+// true if the text is a word.
 func partOf(text string) (part int, word, ok bool) {
 	text = strings.ToLower(text)
 	if whole := wholeNumber(text); whole != "" {
@@ -36,17 +38,18 @@ func noPart(text string) bool {
 
 func isCode(text string) bool { return text == "0" || text == "1" || text == "2" }
 
-// wordOfPart is partOf for long words only. Codes and words of two letters do not count: VA and TE
-// may be regions.
+// wordOfPart works like partOf, but knows only words of more than two letters. Codes and words of
+// two letters do not count: VA and TE may be regions.
 func wordOfPart(text string) (part int, ok bool) {
 	part, word, _ := partOf(text)
 	return part, word && len(text) > 2
 }
 
-// maskPart returns which list of a split a column with this name marks: train_mask, isVal,
-// mask_test. It returns -1 for other names. plain is true if the name is only that of the list,
-// such as train or train_flag: such a column is a mask only if all its values are marks and another
-// column is a mask too.
+// maskPart reads the name of a column. If the name is that of a mask, such as train_mask, isVal or
+// mask_test, it returns the index of the list whose vertices the mask marks; otherwise it returns
+// -1. The result plain is true if the name says no more than the list, such as train or train_flag.
+// A column with a plain name is a mask only if all its values are marks and another column is a
+// mask too.
 func maskPart(name string) (part int, plain bool) {
 	plain = true
 	words := slices.DeleteFunc(wordsOf(name), func(w string) bool {
@@ -80,8 +83,9 @@ func isFold(name string) bool {
 		numbered && stem == "split"
 }
 
-// likeSplit reports whether a name surely is that of a split (mask, split_id, train_test,
-// valid_split, is_train), or perhaps, because one of its words is (phase, subset, split_count,
+// likeSplit reports whether a column holds a split, to judge by its name. The result sure is true
+// for a name that only a split has (mask, split_id, train_test, valid_split, is_train). The result
+// perhaps is true for a name with one word that is usual for splits (phase, subset, split_count,
 // wears_mask).
 func likeSplit(name string) (sure, perhaps bool) {
 	words, parts := wordsOf(name), 0
@@ -109,7 +113,8 @@ func marksByName(name string) bool {
 	})
 }
 
-// mark reads a mark, such as 1 or false. ok is false if the text is no mark.
+// mark reads a field of a mask. The first result is true for a mark such as 1 or yes, and false for
+// one such as 0 or no. The result ok is false if the text is neither.
 func mark(text string) (is, ok bool) {
 	switch strings.ToLower(text) {
 	case "1", "true", "t", "yes", "y", "x", "1.0":
@@ -126,7 +131,7 @@ type maskReader struct {
 	columns [3]int // column that marks each list; -1 if there is none
 	plain   [3]bool
 	lists   graph.Split
-	none    [3]bool // the column holds something that is not a mark
+	none    [3]bool // the column of the list has a value that is no mark
 	given   bool    // another split is given, so other values than marks are no error
 	alone   bool    // the table is the file of --split
 }
@@ -134,7 +139,7 @@ type maskReader struct {
 // noMasks is the value of maskReader.columns if there are no masks.
 var noMasks = [3]int{-1, -1, -1}
 
-// findMasks finds the columns of marks, except among the columns that are taken.
+// findMasks finds the columns of marks, except the columns in the list taken.
 func findMasks(s *source, t *table.Named, taken []int) maskReader {
 	m := maskReader{t: t, columns: noMasks, given: s.options.Split != ""}
 	for k, name := range t.Header {
@@ -204,8 +209,8 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 	return nil
 }
 
-// overlap returns the first vertex that two masks mark, and the names of the two columns. ok is
-// false if no vertex is marked twice.
+// overlap returns the first vertex that two masks mark, and the names of the two columns. The
+// result ok is false if no vertex is marked twice.
 func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string, ok bool) {
 	// for each vertex, 1 + the index of the mask that marks it; 0 if none does
 	by := make([]int8, vertices)
@@ -222,8 +227,8 @@ func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string,
 	return 0, "", "", false
 }
 
-// takeMasks makes the split from the masks. A column that turned out not to be a mask becomes a
-// feature, unless --features names the features.
+// takeMasks makes the split from the masks. A column whose name is that of a mask but whose values
+// are not marks becomes a feature, unless --features names the features.
 func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 	masks, sure := 0, false
 	for i, k := range m.columns {
@@ -296,11 +301,11 @@ type otherSplit struct {
 	lists  graph.Split
 }
 
-// mostCodes is the most distinct numbers that the column of a split may have: 0, 1, 2, and one that
-// means none. The numbers must also be below it.
+// mostCodes is the largest number of distinct numbers in a column that may be a split: 0, 1, 2, and
+// one more that means "in no list". Each of these numbers must also be below mostCodes.
 const mostCodes = 4
 
-// watchSplits watches all columns except those in taken.
+// watchSplits returns a watcher of all columns of the table except those in taken.
 func watchSplits(s *source, t *table.Named, taken []int) *otherSplits {
 	o := &otherSplits{t: t}
 	for k, name := range t.Header {
@@ -355,9 +360,10 @@ func (c *otherSplit) see(v graph.VertexID, text string) bool {
 	return len(c.codes) <= mostCodes
 }
 
-// takeSplits takes a column as the split if its words are those of a split. It leaves out columns
-// whose names are surely those of splits. A column that is only perhaps a split stays a feature,
-// with a note.
+// takeSplits looks at the columns that may be a split. If the words in a column name the lists of a
+// split, and no flag names another split, it makes the split of them. A column whose name surely is
+// that of a split, but whose values are numbers, is left out of the features, with a note. A column
+// that is only perhaps a split stays a feature, with a note.
 func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 	file := filepath.Base(o.t.Path())
 	for _, of := range o.left {
@@ -416,7 +422,7 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 	return nil
 }
 
-// words returns how many of the three lists the words of a column name.
+// words returns how many of the three lists of the split are named by words in the column.
 func (c *otherSplit) words() (n int) {
 	for _, has := range c.parts {
 		if has {
@@ -446,7 +452,7 @@ func (c *otherSplit) marks() bool {
 		func(x string) bool { _, is := mark(x); return !is })
 }
 
-// cure says how to turn the codes of a column into a split.
+// cure returns advice on how to turn the codes of a column into a split.
 func (c *otherSplit) cure(name string, given bool) string {
 	all := func(is func(string) bool) bool {
 		return !slices.ContainsFunc(c.codes, func(x string) bool { return !is(x) })

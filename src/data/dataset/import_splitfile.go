@@ -62,8 +62,8 @@ func (s *source) splitFile(p *splitSource) error {
 // listNames are the names of the files with the lists of a split, without .csv or .txt.
 var listNames = [3][]string{{"train"}, {"valid", "val", "dev"}, {"test"}}
 
-// splitLists reads a directory that has a file for each list. found is false if it has no file for
-// the training list.
+// splitLists reads a directory that has a file for each list. The result found is false if it has
+// no file for the training list.
 func (s *source) splitLists(p *splitSource) (found bool, err error) {
 	for _, ext := range []string{".csv", ".txt"} {
 		if either(p.path, "train"+ext) == "" {
@@ -122,7 +122,7 @@ func (s *source) idList(path string, comments bool, list *[]graph.VertexID) erro
 	}
 }
 
-// vertexOf returns the vertex that has an id of the source, an integer.
+// vertexOf returns the vertex that has the given integer as its id in the source.
 func (s *source) vertexOf(id int64) (graph.VertexID, error) {
 	if s.places != nil {
 		return s.vertexNamed(strconv.FormatInt(id, 10))
@@ -142,7 +142,7 @@ func (s *source) vertexOf(id int64) (graph.VertexID, error) {
 	return graph.VertexID(v), nil
 }
 
-// vertexNamed returns the vertex that has an id of the source, given as text.
+// vertexNamed returns the vertex that has the given text as its id in the source.
 func (s *source) vertexNamed(id string) (graph.VertexID, error) {
 	if s.places != nil {
 		v, ok := s.places[id]
@@ -161,7 +161,7 @@ func (s *source) vertexNamed(id string) (graph.VertexID, error) {
 }
 
 // splitArrays fills in the lists of the split from arrays of a, which may have any of the known
-// names. found is false if there are no such arrays.
+// names. The result found is false if there are no such arrays.
 func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err error) {
 	r := splitReader{s: s, a: a, splits: 1}
 	if s.options.SplitIndex != nil {
@@ -184,11 +184,12 @@ func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err err
 }
 
 // splitReader reads the split with index k. An array may hold several splits, as rows or as
-// columns; an array with only one split gives the same list for every k.
+// columns; an array with only one split counts for every k.
 type splitReader struct {
-	s         *source
-	a         arraySource
-	k, splits int // splits is the largest number of splits in any array
+	s *source
+	a arraySource
+	// k is the index of the split; splits is the largest number of splits in any array
+	k, splits int
 }
 
 func (r *splitReader) read(p *graph.Split) (found bool, err error) {
@@ -252,8 +253,9 @@ func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
 	return nil
 }
 
-// one reads the list or mask of split k. If extent is not nil, it is the length of a list or mask,
-// which shows whether the rows or the columns of an array are the splits.
+// one reads, from the array key, the list or mask of the split with index k. If extent is not nil,
+// a list or mask has *extent numbers. That shows whether the rows or the columns of an array with
+// two dimensions are the splits.
 func (r *splitReader) one(key string, extent *int) ([]int64, error) {
 	file, err := r.a.open(key, 1, 2)
 	if err != nil {
@@ -411,16 +413,17 @@ func (s *source) splitMasks(t *table.Named) *maskReader {
 	if n := m.count(); n == 0 || n == len(t.Header) { // no column is left for the ids
 		return nil
 	}
-	m.given, m.plain, m.alone = false, [3]bool{}, true // anything but a mark is an error then
+	// from here on, any value that is not a mark is an error
+	m.given, m.plain, m.alone = false, [3]bool{}, true
 	return &m
 }
 
-// asData takes a first row that could be names as data.
+// asData answers, for a first row that could be the names of columns, that it is data.
 func asData([]string, [][]string) (named, known bool) { return false, true }
 
-// splitColumns finds the columns of the vertex and of the list, in a table of two columns. If a
-// name shows which one is either, the remaining column is the other. Otherwise the vertex comes
-// first.
+// splitColumns finds the columns of the vertex and of the list, in a table of two columns. If the
+// name of one column shows which of the two it is, the remaining column is the other. If no name
+// does, the vertex comes first.
 func (s *source) splitColumns(t *table.Named) (id, part int) {
 	if id, _ = s.column(t, "", "", idNames...); t.HasNames && id >= 0 {
 		return id, 1 - min(id, 1)

@@ -12,10 +12,11 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// moments holds, for each column, the mean and the sum of squared distances from it, over the rows
-// of some vertices. Welford's method updates both; it loses no digits where the mean is large.
+// moments holds the mean of each column over the rows of some vertices, and the sum of the squared
+// distances of the numbers from that mean. Both are updated row by row by Welford's method, which
+// loses no digits where the mean is large.
 type moments struct {
-	counts []bool // whether each vertex counts; nil if all do
+	counts []bool // whether the row of each vertex counts; nil if all rows count
 	n      float64
 	mean   []float64
 	square []float64
@@ -69,7 +70,8 @@ func (f *scaling) of(rows []float32) []float32 {
 	return f.row
 }
 
-// standardizeAs takes over the scaling of a dataset that was standardized.
+// standardizeAs takes the shifts and scales of another dataset, which was standardized, for this
+// one.
 func (s *source) standardizeAs(dir string) error {
 	other, err := Open(dir)
 	if err != nil {

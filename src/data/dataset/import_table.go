@@ -13,27 +13,30 @@ import (
 )
 
 // TableOptions name the columns of the tables of format csv. Columns that are not named are found
-// by their usual names. In a graph with types, NAME= before a value means that this value, and the
-// values after it, are for the type or relation with that name.
+// by their usual names. In a graph with types, a value may begin with NAME=. This value, and the
+// values after it, are then for the type or relation called NAME.
 type TableOptions struct {
-	// the node table; if it is "" and In is a directory, nodes.csv; otherwise there is none
+	// path of the node table; if it is "" and In is a directory, the node table is nodes.csv in
+	// that directory; if it is "" and In is a file, there is no node table
 	Nodes          string
 	Source, Target string   // columns of the edge table
 	Weight         string   // column of the edge table with the weights of edges
 	EdgeFeatures   []string // columns of the edge table that are features of edges
-	// column of the node table; by default one with a usual name, or else the first
+	// name of the id column of the node table; "" means a column with a usual name, or else the
+	// first
 	ID string
-	// one column of classes, or several columns of 0 and 1; or a file (fileOfLabels)
+	// columns of labels: one of classes, or several of 0 and 1; or one file of labels
+	// (fileOfLabels)
 	Labels []string
 	// feature columns, or a .npy file [vertices, columns]; by default all other columns
 	Features  []string
-	Split     string // column with the words train, valid, test
+	Split     string // column whose words train, valid and test give the list of each vertex
 	FirstRows bool   // if a vertex has several rows, the first counts; else this is an error
 	NoHeader  bool   // the first row is data: columns are called 0, 1, ...
 	Header    bool   // the first row is the names of the columns
 }
 
-// The usual names of columns.
+// The names by which columns are found if no flag names them.
 var (
 	idNames    = []string{"id", "node", "node_id", "vertex", "vertex_id", "nodeid", "name"}
 	labelNames = []string{"label", "y", "class", "target", "labels"}
@@ -115,9 +118,9 @@ func arrayFile(words []string) string {
 	return ""
 }
 
-// fileOfLabels returns the path if --label gives a single path of a file of labels (an array or
-// text), otherwise "". In a graph with types, a name with another ending counts too, if the flag
-// names the type.
+// fileOfLabels returns the path if --label gives only one value and that is the path of a file of
+// labels: a .npy file or a text file. Otherwise it returns "". In a graph with types, a file whose
+// name has another ending counts too, if the flag names the type.
 func (s *source) fileOfLabels() string {
 	words := s.options.Table.Labels
 	if len(words) != 1 {
@@ -245,9 +248,9 @@ func readLabelFile(s *source, path string) error {
 const askedNames = "%w: is this row the names of the columns, or the label of a vertex that has " +
 	"no row in the node table? --header reads it as the names, and --no-header as data"
 
-// rowsOfLabels reads one label from each row, in the order of the vertices. If the options do not
-// say whether the first row is a name (given), it is one if there is one row more than vertices and
-// no other row is like it.
+// rowsOfLabels reads one label from each row, in the order of the vertices. The argument given is
+// true if the options say whether the first row is a name. If they do not say, the first row is a
+// name if there is one row more than there are vertices, and if no other row is like it.
 func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, lines []int,
 	err error) {
 	tooMany := func() error {
@@ -299,8 +302,8 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, line
 	return labels, lines, nil
 }
 
-// beside returns the directory of a .npy file as a set of arrays, and the name of the array in the
-// file.
+// beside returns the directory of a .npy file as a set of arrays, and the name under which the set
+// has the file's array.
 func beside(path string) (a arraySource, key string) {
 	dir := filepath.Dir(path)
 	return arraySource{npyDir(dir), path}, strings.TrimSuffix(filepath.Base(path), ".npy")
@@ -338,8 +341,8 @@ func tableIn(dir, stem string) string {
 	return ""
 }
 
-// countRows sets the number of vertices to the number of rows of an array of features. Ids are then
-// its row numbers.
+// countRows sets the number of vertices to the number of rows of an array of features. The id of a
+// vertex is then its row number in that array.
 func countRows(s *source, path string) error {
 	a, key := beside(path)
 	r, err := a.open(key, 2)

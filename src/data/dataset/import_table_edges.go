@@ -55,16 +55,19 @@ func IDColumn(names []string) int {
 	return -1
 }
 
-// edgeTable is a table of edges, with the indices of the columns that are read.
+// edgeTable is an edge table, with the indices of the columns that the import reads.
 type edgeTable struct {
 	*table.Named
 	from, to, weight int // indices of columns; weight is -1 if edges have no weights
 	// column that holds the words Directed and Undirected, which Gephi writes; -1 if there is none
 	direction int
-	// columns that edgeColumns names; -1 for a column that only tables of other relations have
-	features       []int
-	why            string
-	directed, both int  // how many edges are Directed, and how many are Undirected
+	// columns with the names that the method edgeColumns returns; -1 for a column that this table
+	// lacks, because only tables of other relations have it
+	features []int
+	why      string
+	// numbers of edges that the column of directions calls Directed (directed) and Undirected
+	// (both)
+	directed, both int
 	undirected     bool // the current edge is undirected
 }
 
@@ -148,9 +151,9 @@ func (t *edgeTable) triples() bool {
 	return first == third && !(first && second)
 }
 
-// plainName rewrites the name of a column as schemes write it. Source Node, :START_ID(Person) of
-// Neo4j, ~from of Neptune, and #node1 from a first line that is a comment, become Source_Node,
-// START_ID, from and node1.
+// plainName rewrites the name of a column in the way in which the list schemes writes names: Source
+// Node becomes Source_Node, :START_ID(Person) of Neo4j becomes START_ID, ~from of Neptune becomes
+// from, and #node1, from a first line that is a comment, becomes node1.
 func plainName(name string) string {
 	name = strings.TrimLeft(name, ":~#")
 	if at := strings.IndexByte(name, '('); at > 0 {
@@ -188,8 +191,8 @@ func swapped(name string, scheme [2]string) (other string, ok bool) {
 	return name[:at] + scheme[1] + name[at+len(scheme[0]):], true
 }
 
-// lead returns 1 if the first column has no name, like the row numbers that some tools write.
-// Otherwise it returns 0.
+// lead returns the number of leading columns that are no ends of edges: 1 if the first column has
+// no name, like the row numbers that some tools write, otherwise 0.
 func (t *edgeTable) lead() int {
 	if len(t.Header) > 0 && isIndex(t.Header[0], 2) {
 		return 1
@@ -197,10 +200,10 @@ func (t *edgeTable) lead() int {
 	return 0
 }
 
-// onlyPair reports whether the first two columns are the only pair with matching names (likeNames).
-// A first column without a name does not count. Times (valid_from, valid_to) are no such pair. Nor
-// are the first columns of a series (V1, V2, V3), or one of two pairs (score1, score2, drugA,
-// drugB).
+// onlyPair reports whether the first two columns have matching names (likeNames) and no other two
+// columns do. A first column without a name is skipped. The answer is false for times (valid_from,
+// valid_to), for the first two columns of a series (V1, V2, V3), and if there are two pairs
+// (score1, score2, drugA, drugB).
 func (t *edgeTable) onlyPair() bool {
 	header := t.Header[t.lead():]
 	if !t.HasNames || len(header) < 2 || !likeNames(header[0], header[1]) || isWhen(header[0]) ||
@@ -234,9 +237,10 @@ func (e *edgeSource) nodeFiles() string {
 	return from + " and " + to
 }
 
-// other returns the column of the other end, in a table of two columns of which one end is known.
-// It returns -1 in three cases: the node table lacks the column's first values; the name or a flag
-// shows that the column is something else; or both columns are integers, which could be amounts.
+// In a table of two columns, the column with the index known holds one end of the edges. The method
+// other returns the index of the second column if that holds the opposite end. It returns -1 in
+// three cases: the node table lacks the column's first values; the name or a flag shows that the
+// column is something else; or both columns are integers, which could be amounts.
 func (e *edgeSource) other(t *edgeTable, known, end int) int {
 	k, s := 1-known, [2]*source{e.from, e.to}[end]
 	if len(t.Header) != 2 || !t.HasNames || s.options.Table.Nodes == "" || s.places == nil ||
@@ -258,9 +262,9 @@ func (e *edgeSource) other(t *edgeTable, known, end int) int {
 	return k
 }
 
-// otherPair returns the names of two columns that match as names of ends do, but are not the ends.
-// Such a table may name both vertices twice, by an id and by a name. It returns "" if there are
-// none.
+// otherPair returns the names of two columns that are not used as the ends of the edges, although
+// their names match as those of ends do. A table that names both vertices twice, by an id and by a
+// name, has such columns. otherPair returns "" if there are none.
 func (t *edgeTable) otherPair(e *edgeSource) string {
 	named := slices.Concat(e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels)
 	at := map[string]int{} // columns by their names in lower case
@@ -312,8 +316,8 @@ const theOther = "of two columns one is named as an end, and the node table has 
 	"the other"
 
 // chooseEnds finds the ends that no flag names: two columns whose names are one of the schemes. If
-// columns match several schemes, it takes none of them. If they match none, it may take the first
-// two columns, if their names match (onlyPair).
+// columns match several schemes, it takes none of them. If no columns match a scheme, it takes the
+// first two columns if their names match each other (onlyPair).
 func (t *edgeTable) chooseEnds(e *edgeSource) error {
 	if t.from >= 0 && t.to >= 0 {
 		return nil
@@ -406,8 +410,9 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 	return nil
 }
 
-// edgeColumn finds a column as the method column does. But a relation may lack the column if other
-// relations have it, unless the flag names this relation.
+// edgeColumn finds a column as the method column does, with one difference. It is no error if the
+// table of this relation lacks a column that other relations have, unless the flag names this
+// relation.
 func (e *edgeSource) edgeColumn(t *table.Named, asked, flag string, usual ...string) (int, error) {
 	if asked == "" || e.own == nil || e.own[flag] {
 		return e.column(t, asked, flag, usual...)
@@ -489,15 +494,16 @@ func display(values []string) bool {
 	return 10*len(seen) >= 9*n
 }
 
-// weighs reports whether a field may be the weight of an edge.
+// weighs reports whether a field may be the weight of an edge: a number of at least 0.
 func weighs(field string) bool {
 	w, is := table.ParseFloat([]byte(field))
 	return is && w >= 0
 }
 
-// openEdges opens an edge table. If the first row has no usual names of columns, it is an edge if a
-// node table has its ids. Otherwise it may be the names of the columns, if its first two fields
-// match as names of ends do.
+// openEdges opens an edge table and decides whether its first row is an edge or the names of the
+// columns. Usual names of columns are names. A row without them is an edge if a node table has its
+// ids. Otherwise it may be names if its first two fields match as names of the two ends of an edge
+// do.
 func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 	o := &e.options.Table
 	names, why := e.namesOf(o.NoHeader, e.options.ofEdges()...), ""
@@ -545,7 +551,7 @@ func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 }
 
 // eachNamedEdge calls the function visit with every edge: the ids of its ends, its weight (""
-// without a column of weights) and its features. These are valid until visit returns.
+// without a column of weights) and its features. The features are valid only until visit returns.
 func eachNamedEdge(e *edgeSource,
 	path string,
 	visit func(t *edgeTable, u, v, weight string, features []string) error,
@@ -563,7 +569,8 @@ func eachNamedEdge(e *edgeSource,
 		return nil, err
 	}
 	features := make([]string, len(t.features))
-	marks := !t.HasNames && e.options.Table.Source == "" // whether all values are 0 or 1
+	// true as long as all values are 0 or 1, in a table without column names
+	marks := !t.HasNames && e.options.Table.Source == ""
 	for rows := 0; ; rows++ {
 		row, err := t.Next()
 		if err == nil && row == nil && marks && rows == len(t.Header) && rows > 2 {
@@ -640,7 +647,8 @@ func collectIDs(e *edgeSource, path string) error {
 			if more == as {
 				continue
 			}
-			// id is part of the row, so it must be copied; an assignment also replaces the key
+			// id is part of the row, which is overwritten, so the map needs a copy of it; the
+			// assignment also replaces the key of an id that the map has
 			id = strings.Clone(id)
 			seen[id] = more
 			if before {
@@ -686,7 +694,7 @@ func collectIDs(e *edgeSource, path string) error {
 	return nil
 }
 
-// placeOf returns the number of the vertex that has an id in the edge table t.
+// placeOf returns the number of the vertex whose id in the edge table t is id.
 func placeOf(s *source, t *edgeTable, id string) (int64, error) {
 	if s.places == nil {
 		x, ok := table.ParseInt([]byte(id))
@@ -729,11 +737,11 @@ func readEdgeTable(e *edgeSource, path string) error {
 	names, _ := e.options.edgeColumns()
 	e.rows.cols = len(names)
 	var both []int64 // numbers of the edges that are called Undirected
-	var absent error // error about the first edge that has a vertex that does not exist
-	lost := 0        // number of edges that have such a vertex
+	var absent error // error about the first edge whose vertex does not exist
+	lost := 0        // number of edges with a vertex that does not exist
 	t, err := eachNamedEdge(e, path,
 		func(t *edgeTable, from, to, weight string, features []string) error {
-			if absent != nil { // after that error, only further edges of that kind are counted
+			if absent != nil { // after that first error, the loop only counts further such edges
 				_, one := e.from.places[from]
 				if _, other := e.to.places[to]; !one || !other {
 					lost++
@@ -789,9 +797,9 @@ func readEdgeTable(e *edgeSource, path string) error {
 	return nil
 }
 
-// turn handles the edges that the column of directions calls undirected. If all edges are, the
-// whole relation becomes undirected. Otherwise the reverse of each such edge is added. If the
-// reverses of all relations are added anyway, there is nothing to do.
+// turn handles the edges that the column of directions calls undirected. If it calls all edges
+// undirected, the whole relation becomes undirected. Otherwise the reverse of each such edge is
+// added. If the reverses of all relations are added anyway, there is nothing to do.
 func (e *edgeSource) turn(t *edgeTable, both []int64) {
 	if len(both) == 0 || e.options.Undirected != AsFormat || e.options.Reverse {
 		return

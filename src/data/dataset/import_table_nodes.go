@@ -15,7 +15,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// nodeColumns has the indices of a node table's columns, by what they hold.
+// nodeColumns has the indices of the columns of a node table, sorted by what the columns hold.
 type nodeColumns struct {
 	id, split        int
 	labels, features []int
@@ -38,8 +38,8 @@ func isIndex(name string, column int) bool {
 		slices.Contains(indexNames, lower)
 }
 
-// counts reports whether a column is an index: it has no name of its own, or it holds the row
-// numbers.
+// counts reports whether a column only counts the rows: it has no name of its own, or it holds the
+// row numbers.
 func counts(t *table.Named, column int) bool {
 	name := t.Header[column]
 	return isIndex(name, 2) || isIndex(name, column) && t.Counts(column)
@@ -210,7 +210,8 @@ func (c *nodeColumns) leaveEmpty(s *source, t *table.Named, held []bool) {
 		return
 	}
 	for k, is := range held {
-		if c.use[k].why == rowNumbers && !is { // rows that end with a separator make such a column
+		// a separator at the end of each row makes such an empty column
+		if c.use[k].why == rowNumbers && !is {
 			c.use[k] = columnUse{asIgnored, "empty"}
 		}
 	}
@@ -232,9 +233,10 @@ func (c *nodeColumns) gephi(t *table.Named, column int) bool {
 	return t.Header[column] == "Label" && strings.HasPrefix(t.Header[c.id], "I")
 }
 
-// leaveNames leaves out a column Label that Gephi writes beside Id, if its values seem to be names
-// of the vertices, because nearly all differ. If there is another label column with classes, that
-// is then the label. leaveNames returns the values of the remaining label columns.
+// leaveNames handles the column Label that Gephi writes beside Id. If nearly all its values differ,
+// they seem to be names of the vertices, and leaveNames leaves the column out. Another label column
+// with classes, if there is one, is then the label. leaveNames returns the values of the remaining
+// label columns.
 func (c *nodeColumns) leaveNames(s *source, t *table.Named, ids []string,
 	labels [][]string) [][]string {
 	if c.asked || len(c.labels) == 0 || !c.gephi(t, c.labels[0]) || regression(s) &&
@@ -387,7 +389,7 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case isFold(name):
 			c.use[k] = columnUse{asIgnored, ofSplit} // takeSplits notes this column
-		case c.gephi(t, k) && !t.Number(k): // there is another label column beside it
+		case c.gephi(t, k) && !t.Number(k): // Label of Gephi, beside another label column
 			c.use[k] = columnUse{asIgnored, forDisplay}
 			s.note("column Label of %s is not read: it holds words, as Gephi writes it for display",
 				filepath.Base(t.Path()))
@@ -663,9 +665,9 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 	})
 }
 
-// notNumbers returns the error about a row that has words in feature columns. columns begins with
-// the first such column. The error names all feature columns that hold words, so that one run shows
-// them all.
+// notNumbers returns the error about a row that has words in feature columns. The argument columns
+// begins with the first such column. The error names all feature columns that hold words, so that
+// one run shows them all.
 func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	first := columns[0]
 	if both := s.rivals; slices.Contains(both, t.Header[first]) {
@@ -715,9 +717,9 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 		inShell(strings.Join(words, ",")), label)
 }
 
-// oddPart reads on in a column of words, from the given row. If the first words of the column name
-// lists of a split, it returns how many of the three lists the column names, and the first word
-// that names none, with the line of that word.
+// oddPart examines a column of words that may be a split. If the first words of the column name
+// lists of a split, it reads the column on from the given row. It returns how many of the three
+// lists the column names, the first word that names no list, and the line of that word.
 func oddPart(t *table.Named, row []string, column int) (parts int, odd string, line int) {
 	if !slices.ContainsFunc(t.Sample(column),
 		func(f string) bool { _, is := wordOfPart(f); return is }) {
@@ -747,14 +749,15 @@ func inShell(word string) string {
 	return word
 }
 
-// notANumber returns the error about a field about which cureNumber knows what to do.
+// notANumber returns the error about a field that should be a number. Its advice comes from
+// cureNumber.
 func notANumber(t *table.Named, column int, text string) error {
 	return t.Errorf("%w: column %s %s", ErrValue, t.Header[column],
 		cureNumber(t.Header[column], text))
 }
 
-// cureNumber says what is wrong with a field that is meant as a number but is not one, and what to
-// do. It returns "" for a word.
+// cureNumber returns, for a field that should be a number but is none, what is wrong with it and
+// what to do. If the field is a word, it returns "".
 func cureNumber(name, text string) string {
 	list := strings.FieldsFunc(text, func(r rune) bool {
 		return strings.ContainsRune(" ,;|[]()\n\t", r)

@@ -14,8 +14,9 @@ import (
 )
 
 // choose returns the words of a flag that are meant for one type or relation. After a word
-// NAME=..., the words up to the next such word are meant for NAME. If no word begins with one of
-// the given names, choose returns the words before the first name; these are meant for all.
+// NAME=..., the words up to the next such word are meant for NAME. The argument names has the names
+// of that type or relation. If no word begins with one of them, choose returns the words before the
+// first NAME=, which are meant for all types or relations.
 func (in *importer) choose(flag string, words, known []string, names ...string) (chosen []string) {
 	current, general := "", []string(nil)
 	in.known = known
@@ -37,8 +38,8 @@ func (in *importer) choose(flag string, words, known []string, names ...string) 
 	return general
 }
 
-// misnamed returns a message if a word of a flag is no column and no file, but begins with a NAME=
-// that is no type or relation. Otherwise it returns "".
+// misnamed returns text for an error message if a word of a flag is neither a column nor a file,
+// but begins with a NAME= that is no type or relation. Otherwise it returns "".
 func (in *importer) misnamed(word string) string {
 	name, _, has := strings.Cut(word, "=")
 	if !has || in.own == nil {
@@ -48,8 +49,8 @@ func (in *importer) misnamed(word string) string {
 		strings.Join(in.known, ", "))
 }
 
-// expect registers the words of a flag about edges that name no relation, so that it is an error if
-// no edge table has columns with these names.
+// expect notes the columns that a flag about edges names for all relations. If no edge table has
+// such a column, that is an error.
 func (g *graphSource) expect(flag string, words, known []string) {
 	in := importer{own: map[string]bool{}}
 	for _, w := range in.choose(flag, words, known) {
@@ -189,7 +190,7 @@ func (g *graphSource) readTables() error {
 	return nil
 }
 
-// typedEdges returns how the names of the arrays of edges begin.
+// typedEdges returns the text with which the names of the arrays of edges begin.
 func (o *ImportOptions) typedEdges() string {
 	return cmp.Or(o.Keys["edge_index"], "edge_index") + ","
 }
@@ -204,8 +205,8 @@ func hasTypedArrays(o *ImportOptions) bool {
 		func(n string) bool { return strings.HasPrefix(n, o.typedEdges()) })
 }
 
-// ofType is a set of the arrays of one vertex type. The source calls them NAME,TYPE; the set calls
-// them NAME.
+// ofType is the set of the arrays of one vertex type. An array that the source calls NAME,TYPE is
+// called NAME in this set.
 type ofType struct {
 	arrays
 	suffix string
@@ -310,8 +311,8 @@ func (g *graphSource) ofEdges(set arrays, key string) bool {
 		(in.find(a, "edge_weight") == name || g.options.Keys["edge_attr"] == name)
 }
 
-// unread returns a note that an array is not read. key is the array's name, a comma, and its
-// relation.
+// unread returns a note that an array is not read. The argument key is the array's name, a comma,
+// and its relation.
 func unread(key string) string {
 	name, _, _ := strings.Cut(key, ",")
 	if isTime(name) {

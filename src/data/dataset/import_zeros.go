@@ -2,9 +2,10 @@ package dataset
 
 import "fmt"
 
-// Large features that are mostly zeros are stored dense only on request. --feature-type must be
-// given if they would take more than largeFeatures bytes dense and more than muchLarger times the
-// bytes of sparse rows. From worthTelling bytes on, the report tells that sparse rows are smaller.
+// Large features that are mostly zeros are stored dense only on request. The user must give
+// --feature-type if dense rows would take more than largeFeatures bytes, and more than muchLarger
+// times the bytes of sparse rows. If dense rows take at least worthTelling bytes, the report says
+// that sparse rows would be smaller.
 var largeFeatures int64 = 4 << 30
 
 const (
@@ -35,8 +36,8 @@ func (z *zeros) count(rows []float32) {
 	}
 }
 
-// smaller says which --feature-type makes the rows smaller. verb is the word for what that does to
-// the rows.
+// smaller returns advice on the --feature-type that makes the rows smaller. The argument verb is
+// the word for what that type does to the rows.
 func (z *zeros) smaller(verb string) string {
 	switch {
 	case z.typed && z.f.stored == Float16:

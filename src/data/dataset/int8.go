@@ -13,12 +13,12 @@ import (
 type quantizer struct {
 	largest, scale []float32 // [F]
 	row            []int8
-	// [F] how many numbers of each column are not 0, and how many exceed a tenth of the largest
-	// number
+	// [F] number of entries of each column that are not 0 (some), and that exceed a tenth of the
+	// largest (large)
 	some, large []int64
 }
 
-// look updates the largest absolute value of each column.
+// look updates the largest absolute value of each column with the numbers of the given rows.
 func (z *quantizer) look(_, cols int, rows []float32) {
 	for i, x := range rows {
 		c := i % cols
@@ -26,7 +26,7 @@ func (z *quantizer) look(_, cols int, rows []float32) {
 	}
 }
 
-// choose sets the scales. It returns an error for a column whose scale, or a product with it, is
+// choose sets the scales. It returns an error for a column whose scale, or 127 times that scale, is
 // not an ordinary float32.
 func (z *quantizer) choose() error {
 	z.scale = make([]float32, len(z.largest))
@@ -79,8 +79,9 @@ func (z *quantizer) round(rows []float32) []int8 {
 	return z.row
 }
 
-// notes returns a note about the columns in which a few large numbers leave only a few of the 255
-// values to all others. It gives their names, if they have names.
+// notes returns a note about each column in which a few numbers are so large that all other numbers
+// share only a few of the 255 values of an int8. The note gives the names of the columns, if they
+// have names.
 func (z *quantizer) notes(columns []string) []string {
 	var names []string
 	for c, n := range z.some {

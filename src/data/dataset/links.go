@@ -20,20 +20,22 @@ func LinksFile(split string) string { return "links/" + split + ".npy" }
 // LinkLabelsFile returns the file of the labels of one list of links.
 func LinkLabelsFile(split string) string { return "links/" + split + "_labels.npy" }
 
-// pairWord returns a random number for a pair of vertices. It is the same in both directions.
+// pairWord returns a random number for the pair of vertices of a link. The number is the same for
+// the link and its reverse.
 func pairWord(seed uint64, l graph.Link) uint64 {
 	a, b := min(l.Source, l.Target), max(l.Source, l.Target)
 	s := newStream(seed, keyLink, uint64(a)<<32|uint64(b))
 	return s.next()
 }
 
-// SplitLinks turns edges of g into links. It deals the pairs of vertices to the training,
-// validation and test lists, by the shares f, at random by seed. If symmetric is set, a pair with
-// edges in both directions is one link, in a direction drawn by seed; otherwise every edge is a
+// SplitLinks turns edges of g into links. It distributes the pairs of vertices at random over the
+// training, validation and test lists, in proportion to the fractions f. If symmetric is set, a
+// pair with edges in both directions is one link, in a random direction; otherwise every edge is a
 // link. Edges from a vertex to itself are no links. Rows must be in ascending order. Memory: 8
 // bytes for each pair.
 func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph.LinkSplit) {
-	each := func(do func(l graph.Link, first bool)) { // first: this link is the first of its pair
+	// first is true for the first link of a pair of vertices
+	each := func(do func(l graph.Link, first bool)) {
 		for v := range g.NumVertices() {
 			row := g.InNeighbours(graph.VertexID(v))
 			for i, u := range row {
@@ -52,8 +54,9 @@ func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph
 		}
 	})
 	slices.Sort(words)
-	// Training gets the pairs with the smallest words, then validation, then test. Pairs that
-	// rounding leaves over go to training.
+	// The training list gets the pairs with the smallest random words, the validation list the next
+	// ones, and the test list those after them. Pairs that rounding leaves over go to the training
+	// list.
 	const slack = 1e-9
 	n := float64(len(words))
 	test, valid := int(f[2]*n+slack), int(f[1]*n+slack)
@@ -71,7 +74,7 @@ func SplitLinks(g *graph.CSC, f Fractions, seed uint64, symmetric bool) (s graph
 		case at < train+valid+test:
 			return 2
 		}
-		return 3 // in no list; if the shares do not add up to all, some pairs stay edges
+		return 3 // 3 means in no list: the shares add up to less than 1, so some pairs stay edges
 	}
 	lists := s.Lists()
 	each(func(l graph.Link, first bool) {
@@ -110,8 +113,9 @@ func Judged(s *graph.LinkSplit) func(l graph.Link) bool {
 	}
 }
 
-// linkEnds describes the sources and the targets of links. The vertices of an end have one type;
-// first is the number of that type's first vertex among all vertices.
+// linkEnds describes the two ends of all links: [0] the sources, and [1] the targets. All sources
+// have one vertex type, and so have all targets. For each end, the field of holds the vertices of
+// the end's type, and first is the number of that type's first vertex among all vertices.
 type linkEnds [2]struct {
 	of    *source
 	first int64
@@ -218,8 +222,8 @@ func (m *Meta) linkLayout(files map[string]npy.Info) {
 	}
 }
 
-// CheckLinkLabels reports the first link of a list whose label is missing or impossible, or that
-// comes twice with different labels.
+// CheckLinkLabels reports the first link of a list that has no label or an impossible one, or that
+// is in the list twice with different labels.
 func CheckLinkLabels(name string, outputs, split int, links []graph.Link,
 	labels task.Labels) error {
 	of := task.Labelling(name)

@@ -10,8 +10,8 @@ import (
 
 // The graph of papers, authors, institutions and fields of study has the proportions of OGB-MAG (Hu
 // et al., Open Graph Benchmark, NeurIPS 2020). Every relation has a reverse. A paper's class is a
-// pair: the group of its authors and the group of its fields. So the neighbours by one relation
-// show only half of the class. As in other generated graphs, the features of a paper are often
+// pair: the group of its authors and the group of its fields. So the neighbours along one relation
+// show only half of that pair. As in other generated graphs, the features of a paper are often
 // those of another class (decoys).
 const (
 	magAuthors      = 1134649.0 / 736389 // authors per paper
@@ -22,18 +22,21 @@ const (
 	magCites        = 5416271.0 / 736389
 )
 
-// Numbers per paper, reverse edges included. magEdges counts edges before repeats are dropped.
-// magColumns counts graph.Columns: four for the paper itself, two for each of its authors, and one
+// Sizes of the graph per paper. magEdges is the number of edges, with their reverses, before
+// repeats are dropped. magColumns is the number of graph.Columns, one for each vertex and each
+// relation that leads to its type: four for the paper itself, two for each of its authors, and one
 // for each institution and field.
 const (
 	magEdges   = 2 * (magAuthors + magWrites + magTopics + magCites)
 	magColumns = 4 + 2*magAuthors + magInstitutions + magFields
 )
 
-// magCitesOwn is the share of citations that stay in the class, as a fraction of the homophily.
+// The probability that a citation stays within the class of the citing paper is magCitesOwn times
+// Homophily.
 const magCitesOwn = 0.3
 
-// magGroups returns the number of groups of fields. There are at most as many groups of authors.
+// magGroups returns the number of groups of fields. The number of groups of authors is the same or
+// smaller.
 func (o GenerateOptions) magGroups() int {
 	return int(math.Ceil(math.Sqrt(float64(max(0, o.Classes)))))
 }

@@ -154,5 +154,5 @@ func (d *Dataset) FeatureRows(t int, first, end int64) []byte {
 // equal datasets.
 func (d *Dataset) Identity() string { return d.identity }
 
-// Close ends all mappings.
+// Close unmaps all files.
 func (d *Dataset) Close() error { return d.closers.Close() }

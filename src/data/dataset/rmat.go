@@ -7,9 +7,10 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Probabilities of the quadrants of Graph500, in percent, as running sums. Below rmatA, the next
-// bit of both ends is 0; below rmatAB, only that of the first end; below rmatABC, only that of the
-// second end. Otherwise both bits are 1.
+// The probabilities of the four quadrants of Graph500, in percent, as running sums. A random number
+// in [0,100) is compared with them. If it is below rmatA, the next bit of both ends of the edge is
+// 0. Otherwise, if it is below rmatAB, only the bit of the first end is 0; if it is below rmatABC,
+// only the bit of the second end is 0. In all other cases both bits are 1.
 const (
 	rmatA   = 57
 	rmatAB  = 57 + 19
@@ -17,9 +18,9 @@ const (
 )
 
 // drawRMAT draws Vertices*Degree/2 edges of a recursive matrix (Chakrabarti, Zhan, Faloutsos, SDM
-// 2004): one draw among the quadrants decides one bit of the number of both ends. An edge with an
-// end beyond the last vertex is drawn again. Vertices are renumbered at random, so that numbers do
-// not depend on degrees. Only edges with an end in the span are kept.
+// 2004): each draw among the four quadrants decides one bit of the vertex number of each end. An
+// edge with an end beyond the last vertex is drawn again. Vertices are renumbered at random, so
+// that numbers do not depend on degrees. Only edges with an end in the span are kept.
 func (o GenerateOptions) drawRMAT(b *graph.Builder, of span) {
 	levels := bits.Len(uint(o.Vertices - 1))
 	id := shuffledIDs(o.Vertices, o.Seed)

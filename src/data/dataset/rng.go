@@ -12,7 +12,7 @@ import (
 // integer arithmetic and exact scaling, so results are equal on every machine.
 type stream random.Stream
 
-// newStream returns the sequence for a seed and a key.
+// newStream returns the sequence that a seed and the numbers of a key determine.
 func newStream(seed uint64, key ...uint64) stream {
 	s := random.Mix(seed + random.Golden)
 	for _, k := range key {

@@ -21,7 +21,7 @@ type RowWriter struct {
 	bytes  *quantizer // for Int8 rows
 	closed bool
 
-	entries *entries // for sparse rows
+	entries *entries // converts rows to sparse ones; nil unless the type is Sparse
 	scaling *scaling // scaling of the rows before they are stored; may be nil
 	// If look is not nil, rows are passed to it and are not written.
 	look func(first, cols int, rows []float32)
@@ -29,10 +29,10 @@ type RowWriter struct {
 	watch func(rows []float32) error
 }
 
-// WriteFeatures writes features.npy with cols columns, and for Int8 the scales. dtype is one of
-// FeatureTypes. The scaling f, which may be nil, is applied before rows are stored. The function
-// write must write all rows. It is called twice for Int8, first to find the largest number of each
-// column, and twice for Sparse, first to count entries.
+// WriteFeatures writes features.npy with cols columns, and for Int8 the scales. The argument dtype
+// is one of FeatureTypes. The scaling f, which may be nil, is applied before rows are stored. The
+// function write must write all rows. It is called twice for Int8, first to find the largest number
+// of each column, and twice for Sparse, first to count entries.
 func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	write func(*RowWriter) error) error {
 	if dtype == Sparse && cols == 0 { // without columns there are no zeros to leave out
@@ -66,8 +66,9 @@ func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	return rows.Close()
 }
 
-// Features begins a file features.npy of rows x cols numbers. dtype is Float32, Float16, or "" for
-// the type in Meta. The caller writes the rows with the RowWriter, and closes it before the Writer.
+// Features begins a file features.npy of rows x cols numbers. The argument dtype is Float32,
+// Float16, or "" for the type in Meta. The caller writes the rows with the RowWriter, and closes it
+// before the Writer.
 func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	if int64(rows) != w.Meta.Vertices {
 		return nil, fmt.Errorf("%w: %d feature rows for %d vertices", ErrMismatch, rows,
@@ -128,9 +129,9 @@ func (r *RowWriter) Write(rows []float32) error {
 	return r.WriteChecked(rows)
 }
 
-// Check returns an error for the first value that Write would reject. first is the vertex of the
-// first row. Check does not depend on the rows written before, so several goroutines may check
-// rows, which one of them then passes to WriteChecked.
+// Check returns an error for the first value that Write would reject. The argument first is the
+// vertex of the first row. Check does not depend on the rows written before, so several goroutines
+// may check rows, which one of them then passes to WriteChecked.
 func (r *RowWriter) Check(first int, rows []float32) error {
 	if r.cols == 0 && len(rows) > 0 || r.cols > 0 && len(rows)%r.cols != 0 {
 		return fmt.Errorf("%w: %d values are not a whole number of rows of %d columns", ErrMismatch,
@@ -150,8 +151,8 @@ func (r *RowWriter) limit() float32 {
 	return math.MaxFloat32
 }
 
-// within returns an error for the first value whose size exceeds the limit. first is the vertex of
-// the first row.
+// within returns an error for the first value whose size exceeds the limit. The argument first is
+// the vertex of the first row.
 func (r *RowWriter) within(limit float32, first int, rows []float32) error {
 	for i, x := range rows {
 		if !(x <= limit && x >= -limit) { // this is also true for NaN

@@ -20,13 +20,14 @@ import (
 // Each vertex draws half of its edges, each edge in two steps. First it draws a community. With
 // probability Homophily that is one of its own class: mostly its own community, or one near it
 // among the communities of the class. Otherwise it is a community of another class, mostly near on
-// the ring. Then it draws a vertex in that community, by weight. Nearness gives the graph the
-// locality of a real one. A partitioner finds cuts of a few per cent, because only edges to random
-// communities cross a cut that follows the ring. Yet three hops reach most vertices.
+// the ring. Then it draws a vertex in that community, by weight. Because most edges join
+// communities that are near on the ring, the graph has the locality of a real one. A partitioner
+// finds cuts of a few per cent, because only edges to random communities cross a cut that follows
+// the ring. Yet three hops reach most vertices.
 //
-// Degrees follow a power law. Weights are degrees, but at most weightLimit, and a hub draws from
-// more communities the larger its degree is. Otherwise a hub would draw the same few vertices of
-// its community over and over.
+// Degrees follow a power law. The weight of a vertex is its degree, but at most weightLimit. The
+// larger the degree of a hub is, the more communities it draws from. Otherwise a hub would draw the
+// same few vertices of its community over and over.
 //
 // A few vertices are strays: their class differs from that of their community. So no model can
 // classify all vertices.
@@ -41,22 +42,26 @@ type blockModel struct {
 	id          []graph.VertexID // [N] vertex number at each place
 	degree      powerLaw
 	weightLimit float64
-	strays      float64 // share of vertices whose class is drawn by class size, not by community
-	// probability that an edge goes to a community of the own class; it is above Homophily, because
-	// strays have other classes
+	// share of the vertices whose class is not that of their community, but drawn by class size
+	strays float64
+	// probability that an edge goes to a community of the class of its own community; it is above
+	// Homophily, because strays have other classes
 	inClass float64
 }
 
 const (
-	degreeExponent  = 2.5 // exponent of the density of degrees
-	degreeSpan      = 400 // largest expected degree over the mean, as in ogbn-products
-	communityDegree = 8   // mean community size over the mean degree
-	runLength       = 6   // mean number of neighbouring communities of the same class
-	// length of the part of the ring that a class occupies, over the size of the class
+	degreeExponent = 2.5 // exponent of the density of degrees
+	// ratio of the largest expected degree to the mean degree, as in ogbn-products
+	degreeSpan      = 400
+	communityDegree = 8 // ratio of the mean community size to the mean degree
+	runLength       = 6 // mean number of neighbouring communities of the same class
+	// ratio of the part of the ring over which the communities of a class spread to the size of the
+	// class
 	classReach = 4
 	nearby     = 0.8 // share of the edges between classes that stay near on the ring
 	sizeSpread = 0.5 // standard deviation of the logarithm of community sizes
-	// share of drawn edges that are repeats or loops; so many more edges are drawn
+	// share of the drawn edges that are repeats or loops and are dropped; the model draws more
+	// edges to make up for it
 	repeats = 0.055
 )
 
@@ -94,7 +99,8 @@ func (m *blockModel) free() {
 // the ring.
 func (m *blockModel) layCommunities() {
 	o, s := m.o, newStream(m.o.Seed, keyCommunity)
-	// Every class gets one vertex besides its share, so that none is empty.
+	// One vertex for each class is set aside, and the others are divided by the shares, so that no
+	// class is empty.
 	sizes := apportion(o.Vertices-o.Classes, o.classShares())
 	type run struct {
 		class int32
@@ -168,7 +174,7 @@ func (m *blockModel) fillClasses(classes []int32) {
 }
 
 // drawEdges draws the edges of each vertex from a random stream that is keyed by the vertex's
-// place. It keeps the edges that have an end in the span vertices.
+// place. It keeps only edges with an end among the given vertices.
 func (m *blockModel) drawEdges(b *graph.Builder, vertices span) {
 	own := make([]graph.Builder, workers())
 	mem.Pieces(m.o.Vertices, 2048, func(worker, lo, hi int) {
@@ -195,7 +201,8 @@ func (m *blockModel) drawEdges(b *graph.Builder, vertices span) {
 	}
 }
 
-// pickCommunity draws the community at the other end of an edge that begins in community k.
+// pickCommunity draws the community of the second end of an edge, whose first end is in community
+// k.
 func (m *blockModel) pickCommunity(s *stream, k int, spread float64) int {
 	x := s.float()
 	if x < m.inClass {
@@ -233,8 +240,8 @@ func wrap(i, n int) int {
 	return i
 }
 
-// powerLaw is the distribution of expected degrees. Its density falls with degreeExponent, between
-// low and high.
+// powerLaw is the distribution of expected degrees. The density of degree d is in proportion to
+// d^-degreeExponent, for d between low and high.
 type powerLaw struct{ low, high float64 }
 
 // newPowerLaw returns the distribution with the given mean and largest degree.
@@ -257,7 +264,7 @@ func (p powerLaw) mean() float64 {
 		-a) - math.Pow(p.high, -a))
 }
 
-// at returns the degree below which the share x of all degrees lies.
+// The method at returns the degree d such that the share x of all vertices has a degree below d.
 func (p powerLaw) at(x float64) float64 {
 	const a = degreeExponent - 1
 	lo, hi := math.Pow(p.low, -a), math.Pow(p.high, -a)

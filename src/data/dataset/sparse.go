@@ -52,7 +52,8 @@ func (e *entries) addDense(out *npy.Writer, rows []float32) error {
 	return nil
 }
 
-// add adds one row. Its entries may be in any order; entries of the same column are added up.
+// add adds one row with the given entries. Its entries may be in any order; entries of the same
+// column are added up.
 func (e *entries) add(out *npy.Writer, columns []int32, values []float32) error {
 	for k, c := range columns {
 		e.row[c] += values[k]
@@ -92,7 +93,7 @@ func (e *entries) put(out *npy.Writer, row []float32) error {
 }
 
 // CheckRowEnds returns an error if the row boundaries do not run from 0 to the number of entries.
-// It ignores missing boundaries, which are reported elsewhere.
+// It accepts missing boundaries, which other checks report.
 func CheckRowEnds(ends []int64, entries int64) error {
 	if n := len(ends); n > 0 && (ends[0] != 0 || ends[n-1] != entries) {
 		return fmt.Errorf("%s: %w: rows begin at entry %d and end at %d, but there are %d entries",

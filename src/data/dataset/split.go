@@ -23,7 +23,7 @@ func ParseFractions(text string) (f Fractions, err error) {
 // parseShares reads three shares that add up to at most everything, and returns them in percent.
 // Shares with a percent sign (0.6%/5%/10%) and shares above 1 (60/20/20) are in percent. Shares of
 // at most 1 (0.6/0.2/0.2) are fractions. A text that could be either is an error, which names both
-// readings. numbers tells whether the text looks like shares at all.
+// readings. The result numbers is false if the text does not look like shares at all.
 func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 	fault := func(format string, args ...any) error {
 		return fmt.Errorf("split %q: %w: "+format, append([]any{text, ErrValue}, args...)...)

@@ -58,7 +58,7 @@ func Begin(dir string) (tmp string, err error) {
 }
 
 // aliveFile is a file in a temporary directory. It names the process that writes there, and that
-// process holds a lock on it. The file gets its name only after it is written and locked.
+// process holds a lock on the file. The file gets its name only after it is written and locked.
 const aliveFile = ".alive"
 
 // MakeBeside makes a temporary directory beside path, with the permissions that the umask leaves.
@@ -107,10 +107,11 @@ var temporary = regexp.MustCompile(`^(\.new-[0-9]+|\.kaminpar)?\.tmp-[0-9a-f]{8}
 // replacing matches the end of the names that Beside returns.
 var replacing = regexp.MustCompile(`\.new-[0-9]+$`)
 
-// removeDead removes temporary directories beside path whose processes ran on this node and are
-// dead. Such a process has given up its lock, and its number is not in use on this node. The lock
-// alone may be free because another node holds it. removeDead tells the user about directories
-// whose process may live elsewhere.
+// removeDead removes temporary directories beside path that dead processes of this node left. A
+// process is dead if its number is not in use on this node and the lock on its aliveFile is free. A
+// free lock alone does not show it, because this node may not see a lock that another node holds.
+// If removeDead cannot find out whether a process lives, because it may run elsewhere, it tells the
+// user about the directory.
 func removeDead(path string) {
 	name := replacing.ReplaceAllString(filepath.Base(path), "")
 	entries, _ := os.ReadDir(filepath.Dir(path))
@@ -143,9 +144,9 @@ func removeDead(path string) {
 	}
 }
 
-// Join takes part in writing to a temporary directory that another process makes and ends. Until
-// leave is called, DiscardAll removes the directory in this process too, because the other process
-// may have been killed.
+// Join takes part in writing to a temporary directory that another process makes and later renames
+// or removes. Until the caller calls the function leave, DiscardAll removes the directory in this
+// process too, because the other process may have been killed.
 func Join(tmp string) (leave func(), err error) {
 	if _, err := os.Stat(tmp); err != nil {
 		return func() {}, fmt.Errorf("%w, although rank 0 has made it; write to a directory that "+
@@ -199,7 +200,7 @@ func Discard(tmp string) {
 }
 
 // Replace puts the directory newDir, whose path Beside returned, in the place of dir. Then it
-// removes the old directory. dir must still be one that Beside accepts.
+// removes the old directory. The argument dir must be a directory that Beside would accept now.
 func Replace(newDir, dir string) error {
 	if err := replaceable(dir); err != nil {
 		return fmt.Errorf("%w; the new directory is at %s", err, newDir)
@@ -305,7 +306,7 @@ func mayRename(dir string) error {
 }
 
 // filesOf returns the files that the meta.json of a DATASET or PARTS directory lists, and whether
-// the directory is PARTS. files is nil if it is neither.
+// the directory is PARTS. The result files is nil if it is neither.
 func filesOf(dir string) (files map[string]*npy.Info, parts bool) {
 	text, err := mem.ReadFile(filepath.Join(dir, metaFile))
 	if err != nil {
@@ -346,9 +347,9 @@ func noLink(dir string) error {
 		"that it points to (%s) or choose another one", dir, ErrExists, to)
 }
 
-// Apart returns an error if out, a file or directory to write, is one of the inputs or a directory
-// above one, or if it lies inside a dataset or parts. It follows links, and ignores inputs that do
-// not exist.
+// Apart returns an error if out, a file or directory that is to be written, is one of the inputs,
+// contains one of the inputs, or lies inside a dataset or parts. It follows links, and ignores
+// inputs that do not exist.
 func Apart(out string, inputs ...string) error {
 	if made, err := os.Stat(out); err == nil {
 		for _, in := range inputs {
@@ -397,8 +398,8 @@ func discardAll() {
 	for _, tmp := range begun.dirs {
 		// Other goroutines and ranks cannot create files in a directory that has another name.
 		gone := tmp + "-discarded"
-		// Another rank may rename it first, but be killed as soon as this rank ends. So both ranks
-		// remove it.
+		// Another rank may rename the directory first, but be killed as soon as this rank ends. So
+		// this rank removes the directory under its new name in that case too.
 		if err := os.Rename(tmp, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			gone = tmp
 		}

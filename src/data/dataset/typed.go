@@ -22,12 +22,12 @@ func reversed(edges []TypedEdges) []TypedEdges {
 	return edges
 }
 
-// TypedTopology writes the graph of typed vertices whose types Meta names; counts has the number of
-// vertices of each type. The edges determine the relations. Within a relation, repeated edges and
-// edges from a vertex to itself are dropped, unless o keeps them. The in-edges of a vertex are in
-// the order of the relations, and within a relation in ascending order of their sources. Memory: 8
-// bytes for each edge, 16 for each pair of a vertex and a relation into its type, and 8 for each
-// vertex; besides, 8 for each edge of a relation while it is sorted.
+// TypedTopology writes a graph of typed vertices. Meta has the names of the types, and counts has
+// the number of vertices of each type. The edges determine the relations. Within a relation,
+// repeated edges and edges from a vertex to itself are dropped, unless o keeps them. The in-edges
+// of a vertex are in the order of the relations, and within a relation in ascending order of their
+// sources. Memory: 8 bytes for each edge, 16 for each pair of a vertex and a relation into its
+// type, and 8 for each vertex. While a relation is sorted, each of its edges takes another 8 bytes.
 func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.CleanOptions) (
 	report graph.CleanReport, err error) {
 	m := &w.Meta
@@ -116,8 +116,9 @@ func (w *Writer) putRelations(starts []int64, all []relationRows) error {
 	return nil
 }
 
-// joinRows joins the relations into one graph. It also returns where each column, which has the
-// in-edges of one vertex by one relation, ends.
+// joinRows joins the rows of all relations into one graph. A column has the in-edges of one vertex
+// in one relation. The result ends has, for each column, the position in the graph's Indices where
+// the column ends.
 func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joined *relationRows,
 	ends []int64) {
 	edges, weighted := 0, false
@@ -183,8 +184,9 @@ func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64,
 	return b.BuildRows(int(starts[len(starts)-1]), int(starts[target]), int(starts[target+1]), o)
 }
 
-// each calls the function f with all edges of relation r, in their order. It gives f the numbers of
-// vertices among all types; starts has the first vertex of each type.
+// each calls the function f with all edges of relation r, in their order. Links name vertices by
+// their numbers among the vertices of all types; the argument starts has the number of the first
+// vertex of each type.
 func (e *TypedEdges) each(s *graph.Schema, r int, starts []int64, f func(l graph.Link)) error {
 	source, target := s.Ends(r)
 	if len(e.Sources) != len(e.Targets) {

@@ -162,7 +162,8 @@ func checkLabels(m *Meta, labels task.Labels) error {
 	return nil
 }
 
-// checkSplitLabels reports the first vertex of a split that has no label.
+// checkSplitLabels reports the first vertex of a split that has no label. The argument of names the
+// split in messages.
 func checkSplitLabels(of string, s graph.Split, labels task.Labels) error {
 	for _, list := range s.Lists() {
 		for _, v := range *list {

@@ -33,8 +33,9 @@ type Writer struct {
 	notes   []string   // what is unusual in the features, noticed while they were written
 }
 
-// Create begins a dataset at dir, which must be an empty directory or not exist. Of m it uses Name,
-// Task, Features, Classes, FeatureType (default Float32) and Provenance.
+// Create begins a dataset at dir, which must be an empty directory or not exist. It uses the fields
+// Name, Task, Features, Classes, FeatureType (default Float32) and Provenance of m, and ignores all
+// others.
 func Create(dir string, m Meta) (*Writer, error) {
 	tmp, err := Begin(dir)
 	if err != nil {

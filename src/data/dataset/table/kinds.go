@@ -28,8 +28,8 @@ var Kinds = map[string]string{
 	".pickle": pickled,
 }
 
-// magics are the first bytes of files of other programs, which the files have whatever their names
-// are.
+// magics are the first bytes by which files of other programs are recognized, whatever the names of
+// the files are.
 var magics = []struct{ begin, what string }{
 	{"BZh", packed + " (bzip2)"}, {"\xfd7zXZ\x00", packed + " (xz)"},
 	{"\x28\xb5\x2f\xfd", packed + " (zstd)"},
@@ -111,8 +111,8 @@ func wide(head []byte) bool {
 	return zero[0] >= least && zero[1] == 0 || zero[1] >= least && zero[0] == 0
 }
 
-// order returns what iconv adds to the name UTF-16 for the byte order, if a file has no byte order
-// mark.
+// order returns "BE" or "LE", which iconv adds to the name UTF-16 to say the byte order of a text
+// without a byte order mark. It returns "" if the two bytes of head do not show the order.
 func order(head []byte) string {
 	switch {
 	case head[0] == 0:

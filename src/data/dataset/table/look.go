@@ -39,7 +39,8 @@ func (r *Reader) look() {
 	for n < len(rows) && noted(bytes.TrimSpace(rows[n])) {
 		n++
 	}
-	if n == len(rows) && r.eof && n < sampleRows { // the file holds nothing but such lines
+	// every line of the file begins with a mark and a blank
+	if n == len(rows) && r.eof && n < sampleRows {
 		r.heading = n
 		return
 	}
@@ -67,14 +68,15 @@ func (r *Reader) look() {
 			return
 		}
 	}
-	for _, row := range rows { // all begin with # or %, so ids do too
+	for _, row := range rows { // every row begins with # or %, so these are part of the ids
 		r.width = max(r.width, r.count(row, r.sep))
 	}
 }
 
-// known finds out two facts that help to tell rows from comments: whether the first field of each
-// row is a number, apart from a row of names; and whether one of the first n lines, which begin
-// like comments, is a comment because it has another number of fields.
+// known sets r.remarks and r.numbers, which help to tell rows from comments. The first n of the
+// given rows begin like comments. r.remarks is true if one of these n lines has another number of
+// fields than a row, so that it surely is a comment. r.numbers is true if the first field of each
+// row is a number. The first of all rows may be the names of the columns, so it does not count.
 func (r *Reader) known(rows [][]byte, n int) {
 	r.remarks = slices.ContainsFunc(rows[:n],
 		func(row []byte) bool { return r.count(row, r.sep) != r.width })
@@ -122,9 +124,9 @@ func (r *Reader) firstRows() (rows [][]byte) {
 }
 
 // separator returns the separator that gives all rows the number of fields of the first row. If
-// several do, or none does, tabs win over commas and commas over semicolons; but semicolons win if
-// the commas are decimal commas. If the first row has none of the three, fields are separated by
-// blanks, or by | if only that fits.
+// several separators do, or none does, it prefers tabs to commas, and commas to semicolons; but it
+// prefers semicolons if the commas are decimal commas. If the first row has no tab, comma or
+// semicolon, fields are separated by blanks, or by | if only that fits.
 func (r *Reader) separator(rows [][]byte) Separator {
 	for i, row := range rows {
 		if !marked(row) {
@@ -167,7 +169,8 @@ func (r *Reader) separator(rows [][]byte) Separator {
 		return Pipe
 	case len(there) == 0:
 		return Comma
-	case len(there) > 1 && there[0] == Semicolon: // neither fits, so the usual one is taken
+	// neither semicolons nor commas fit all rows, so it takes commas, which are more usual
+	case len(there) > 1 && there[0] == Semicolon:
 		return Comma
 	}
 	return there[0]

@@ -28,14 +28,15 @@ type Names struct {
 // Named is a table of words whose columns have names.
 type Named struct {
 	*Reader
-	Header   []string   // names of the columns; "" for a column without a name
-	HasNames bool       // the first row has the names; otherwise the columns are called 0, 1, ...
-	Remark   string     // the comment that is the names, if no row is
-	Why      string     // why the first row is names or data, for a report; "" if it is obvious
-	Repeated int        // rows that repeated the names and were skipped
-	At       int        // the line of the first repeated row
-	first    []string   // the first row, if it is data that Next has still to return
-	after    [][]string // the first rows of data, with the field first if it is set
+	Header   []string // names of the columns; "" for a column without a name
+	HasNames bool     // the first row has the names; otherwise the columns are called 0, 1, ...
+	Remark   string   // the comment that is the names, if no row is
+	Why      string   // why the first row is names or data, for a report; "" if it is obvious
+	Repeated int      // rows that repeated the names and were skipped
+	At       int      // the line of the first repeated row
+	first    []string // the first row, if it is data that Next has still to return
+	// the first rows of data; if the field first is set, it is the first of them
+	after [][]string
 }
 
 // OpenNamed opens a table, plain or gzip, and finds the names of its columns in the first row. If
@@ -59,7 +60,7 @@ func (t *Named) begin(names Names) error {
 	remarked := names.Remark && named != nil && !names.No && !names.Yes
 	t.after = t.sample(remark)
 	ok, err := t.Reader.Next()
-	// a comment that is repeated would count as a row
+	// skips repetitions of the comment, which would otherwise count as rows
 	for err == nil && ok && remarked && t.repeats(remark) {
 		ok, err = t.Reader.Next()
 	}
@@ -125,7 +126,8 @@ func (t *Named) keepFirst() {
 }
 
 // namesBelow reports whether the row below a comment with names also names the columns. It does if
-// a word of it stands above numbers, or if it has no number and as many known names as the comment.
+// one of its words stands above numbers. It also does if it has no number, has at least as many
+// known names as the comment, and has no word that comes again below it.
 func namesBelow(named, row []string, after [][]string, known func(string) bool) bool {
 	count := func(fields []string) (n int) {
 		for _, f := range fields {
@@ -313,7 +315,9 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 		}
 		if isNumber(f) {
 			n, is := ParseInt([]byte(f))
-			numbers++ // no name is 0.5 or -1, and no two columns have the same name
+			// measured is true for a number that cannot be a column's name: a fraction, a negative
+			// number, or one that comes twice
+			numbers++
 			measured = measured || !is || n < 0 || slices.Contains(row[:i], f)
 		} else if blank(f) {
 			blanks++
@@ -323,7 +327,7 @@ func (t *Named) areNames(row []string, after [][]string, known func(string) bool
 	switch {
 	case numbers > 0 && numbers+blanks == len(row) && (len(row) < 4 || !Counting(row)):
 		return false, nil
-	case numbers == len(row): // the user must decide
+	case numbers == len(row): // 0, 1, 2 and so on may be names or data, so the user must decide
 	case (numbers > 0 || same) && recurs(row, after):
 		return false, nil
 	case same && numbers > 0 || comesAgain(row, after):
@@ -352,7 +356,8 @@ func Counting(row []string) bool {
 	return true
 }
 
-// recurs reports whether a word of a row occurs in a later row that is not equal to it. Such a word
+// recurs reports whether a word of a row comes again in a later row. Later rows that are equal to
+// the whole row do not count, because they repeat the names of the columns. A word that comes again
 // is not the name of a column.
 func recurs(row []string, after [][]string) bool {
 	for _, other := range after {

@@ -4,8 +4,8 @@ import (
 	"strconv"
 )
 
-// ParseInt reads a decimal integer with an optional sign. ok is false for any other text, and for
-// numbers that an int64 cannot hold.
+// ParseInt reads a decimal integer with an optional sign. The result ok is false for any other
+// text, and for numbers that an int64 cannot hold.
 func ParseInt(b []byte) (x int64, ok bool) {
 	digits := b
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {

@@ -97,14 +97,20 @@ func Open(path string, sep Separator) (*Reader, error) {
 	return open(&Reader{path: path, sep: sep})
 }
 
-// OpenWords opens a file of words, where a line that begins with # or % may be a comment or a row.
-// If rows have only one field, it is a row. Otherwise it is a row if it has as many fields as the
-// first row without such a mark, or if an earlier row had a mark. There are two exceptions. The
-// first lines of a file that begin with a mark and a blank are comments, if no later line begins
-// like that. And all lines with a mark and a blank are comments, if first fields are numbers, or if
-// one of those first lines had another number of fields than the rows. Comments with as many fields
-// as a row are counted. If ragged is set, rows may have any number of fields from two on. Then a
-// line with a mark is a comment only if it has one field and comes before all rows.
+// OpenWords opens a file of words. In such a file, a line that begins with a mark, # or %, may be a
+// comment or a row.
+//
+// If rows have only one field, a line with a mark is a row. If rows have several fields, it is a
+// row in two cases: it has as many fields as the first row without a mark, or an earlier row had a
+// mark.
+//
+// Lines that begin with a mark and a blank are an exception. Those at the beginning of the file are
+// comments if no later line begins in this way. All of them are comments if the first fields of
+// rows are numbers, or if one of those at the beginning of the file has another number of fields
+// than the rows. The Reader counts comments that have as many fields as a row.
+//
+// If ragged is set, rows may have any number of fields from two on. A line with a mark is then a
+// comment only if it has one field and comes before all rows.
 func OpenWords(path string, sep Separator, ragged bool) (*Reader, error) {
 	return open(&Reader{path: path, sep: sep, ragged: ragged, words: true})
 }
@@ -227,7 +233,7 @@ func noted(row []byte) bool {
 }
 
 // isComment reports whether the current line is a comment. It looks only at this line, before the
-// following ones are joined to it, because a quote in a comment joins nothing.
+// following ones are joined to it, because a quote in a comment does not join lines.
 func (r *Reader) isComment() bool {
 	if r.heading > 0 {
 		r.heading--
@@ -268,8 +274,8 @@ func (r *Reader) join(line []byte) ([]byte, error) {
 	return r.joined, nil
 }
 
-// open reports whether a line ends inside quotes. inside says whether the line also begins inside
-// quotes.
+// open reports whether a line ends inside quotes. The argument inside says whether the line also
+// begins inside quotes.
 func (r *Reader) open(line []byte, inside bool) bool {
 	row := r.row
 	defer func() { r.row, r.badQuote = row, false }()
@@ -316,8 +322,9 @@ func (r *Reader) readLine() ([]byte, error) {
 	}
 }
 
-// lineEnd returns the position of the first LF or CR, or -1 if there is none. It searches in steps
-// for both, because a file may lack one of them.
+// lineEnd returns the position of the first LF or CR, or -1 if there is none. It searches for both
+// in growing pieces of the text, because a file may have only one of the two, and the search for
+// the other would read to the end each time.
 func lineEnd(rest []byte) int {
 	for n := 1 << 9; ; n *= 2 {
 		within := rest[:min(n, len(rest))]
@@ -334,8 +341,8 @@ func lineEnd(rest []byte) int {
 	}
 }
 
-// take returns the next n bytes as a line. It moves on past these bytes and the line end, which has
-// end bytes.
+// take returns the next n bytes as a line. It moves on past these bytes and past the line end after
+// them, which has as many bytes as the argument end says.
 func (r *Reader) take(n, end int) []byte {
 	line := r.buf[r.next : r.next+n]
 	r.next += n + end
@@ -383,7 +390,8 @@ func (r *Reader) setPlain() {
 // Path returns the path of the file.
 func (r *Reader) Path() string { return r.path }
 
-// Apart returns a text about the separator, if several would have fitted, and otherwise "".
+// Apart returns a text for the report if several separators would have fitted the rows, and ""
+// otherwise. The text says which one was taken.
 func (r *Reader) Apart() string { return r.apart }
 
 // Row returns the current row, without blanks at its ends. It is valid until Next.
@@ -486,9 +494,9 @@ func (r *Reader) misfit(n int) error {
 		r.width, n, cure)
 }
 
-// decimalCommas reports whether decimal commas may have caused the surplus fields of a row. many is
-// the number of surplus fields. The row must have at least that number of pairs of whole numbers
-// side by side, because a decimal comma splits a number into such a pair.
+// decimalCommas reports whether decimal commas may have caused the surplus fields of a row. The
+// argument many is the number of surplus fields. The row must have at least that number of pairs of
+// whole numbers side by side, because a decimal comma splits a number into such a pair.
 func decimalCommas(fields []string, many int) bool {
 	for i := 0; i+1 < len(fields); i++ {
 		_, left := ParseInt([]byte(fields[i]))
@@ -504,8 +512,8 @@ func decimalCommas(fields []string, many int) bool {
 // The method field returns unclosed in place of a position if the row ends inside quotes.
 const unclosed = -2
 
-// field returns the field that begins at byte at of the row, and where the next field begins. next
-// is -1 if this was the last field.
+// field returns the field that begins at the byte of the row with the index at, and where the next
+// field begins. The result next is -1 if this was the last field.
 func (r *Reader) field(at int) (f []byte, next int) {
 	if r.plain == 0 {
 		return r.anyField(at)
@@ -523,8 +531,8 @@ func (r *Reader) field(at int) (f []byte, next int) {
 	return f, i + 1
 }
 
-// graphic reports whether a byte is surely part of a visible character: it is no blank, and no part
-// of one.
+// graphic reports whether a byte is a visible ASCII character, and so neither a blank nor one byte
+// of a longer blank.
 func graphic(c byte) bool { return c-'!' <= '~'-'!' }
 
 // anyField does what field does, for any separator and for rows with quotes.
@@ -584,7 +592,8 @@ func leading(row []byte) (n int) {
 	return n
 }
 
-// quoted does what field does, for a field that begins with a quote at byte at.
+// quoted does what field does, for a field that begins with a quote, whose byte has the index at,
+// or -1 if the quote is on an earlier line.
 func (r *Reader) quoted(at int) (f []byte, next int) {
 	row := r.row
 	r.cell = r.cell[:0]
@@ -670,8 +679,9 @@ func (r *Reader) columns(want int) error {
 	return r.Errorf("%d columns, want %d", r.Columns(), want)
 }
 
-// DecimalComma returns what to add to an error about a text, if the text would be a number with a
-// point in place of its comma, or without its commas. For any other text it returns "".
+// DecimalComma returns a hint to add to the error about a text that is not a number, if the text
+// would be one with a point in place of its comma, or without its commas. For any other text it
+// returns "".
 func DecimalComma(text string) string {
 	whole, part, has := strings.Cut(text, ",")
 	_, is := ParseFloat([]byte(whole + "." + part))
