@@ -32,12 +32,13 @@ func (c *Counts) Free() {
 }
 
 // Count samples epochs from the training seeds of g and counts what they touch. The in-neighbours
-// of a vertex must be in ascending order, as in a dataset. An edge that comes twice is counted at
-// its first place.
+// of a vertex must be in ascending order, as in a dataset. If the graph holds an edge twice, both
+// are counted at the place of the first.
 //
-// It takes the time of sampling, and a binary search for each drawn edge. The result takes 4 (N +
-// M) bytes; besides, Count needs 4 N bytes, and for each goroutine 4 N bytes and a minibatch. If
-// there is less memory, it returns ErrMemory. The counts do not depend on the number of goroutines.
+// Its time is that of sampling, and of a binary search for each drawn edge. The result takes 4 (N +
+// M) bytes. While Count runs, it needs another 4 N bytes, and for each goroutine 4 N bytes and the
+// memory of a minibatch. If there is less memory, it returns ErrMemory. The counts do not depend on
+// the number of goroutines.
 func Count(g *graph.CSC, train []graph.VertexID, o Options) (*Counts, error) {
 	s, err := o.start(g, train, 4*(int64(g.NumVertices())+g.NumEdges()))
 	if err != nil {
@@ -117,9 +118,9 @@ func (c *Counts) Drawn(g *graph.CSC) (drawn *graph.CSC, weights []int32) {
 	return drawn, weights
 }
 
-// Partition cuts g so that all parts have nearly the same sum of the vertices' counts, by a method
-// that balances weights. If edges is set, a cut edge costs its count; otherwise every edge costs
-// the same (GSplit's baseline Node).
+// Partition cuts g by the given method, so that the counts of the vertices have nearly the same sum
+// in all parts. The method must be one that balances weights. If edges is set, a cut edge costs its
+// count; otherwise every edge costs the same (GSplit's baseline Node).
 //
 // A vertex that no minibatch drew has no weight. It goes to the part that has most of its
 // in-neighbours, if that part has room. Besides the memory of the method, Partition takes that of

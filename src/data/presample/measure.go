@@ -11,8 +11,8 @@ import (
 )
 
 // Measure samples one epoch that Count does not sample, and divides its minibatches among the parts
-// of a partition. It ignores o.Epochs. It takes the time and the memory of Count for one epoch, but
-// no memory for counts.
+// of a partition. It ignores o.Epochs. It takes as much time and memory as Count takes for one
+// epoch, except the memory for the counts.
 func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Options) (
 	*partition.Sampled, error,
 ) {
@@ -29,8 +29,8 @@ func Measure(g *graph.CSC, train []graph.VertexID, part []int32, parts int, o Op
 		Imbalance:   make([]float64, layers), WorstImbalance: make([]float64, layers),
 	}
 	var sum sync.Mutex
-	// One entry for each minibatch. They are sorted before they are added, so that the sums have
-	// the same bits in whatever order the goroutines finish.
+	// There is one entry for each minibatch. Entries are sorted before they are added up, so that
+	// the sums have the same bits in whatever order the goroutines finish.
 	imbalance := make([][]float64, 0, r.Minibatches)
 	edges, cross := int64(0), int64(0)
 	owner := func(v graph.VertexID) int { return int(part[v]) }

@@ -8,9 +8,10 @@
 //	        │                     └─> Save, Load           NumPy arrays and a meta.json
 //	        └─ Measure(part) ────────> partition.Sampled   cross edges, balance
 //
-// A minibatch here belongs to all ranks together: its seeds are drawn from the whole graph. The
-// sampler of training draws the epochs, but they are not epochs of a run, so the counts are not
-// fitted to the draws of that run. The package knows nothing of ranks, only parts.
+// In this package, a minibatch belongs to all ranks together: its seeds come from the whole graph.
+// Minibatches are drawn by the same sampler as in training, but with other random numbers than
+// those of any run. So a partition is not fitted to the draws of the run that it is for. The
+// package knows nothing of ranks, only parts.
 //
 // Source: GSplit (Polisetty et al., MLSys 2025), section 4.
 package presample
@@ -78,8 +79,9 @@ type sampling struct {
 	streams  *sample.Streams
 }
 
-// start prepares to sample g from the training seeds. extra is the number of bytes that the caller
-// will allocate besides. If there is not enough memory, the error wraps ErrMemory.
+// start prepares to sample g from the training seeds. The argument extra is the number of bytes
+// that the caller will allocate for its own arrays. If there is not enough memory, the error wraps
+// ErrMemory.
 func (o Options) start(g *graph.CSC, train []graph.VertexID, extra int64) (*sampling, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -115,7 +117,8 @@ func (s *sampling) free() {
 
 func (s *sampling) minibatches() int { return s.Epochs * s.streams.Steps() }
 
-// run samples o.Epochs epochs, from the number in first on. See sample.Sweep for the function open.
+// run samples Epochs epochs, which have the numbers first, first+1 and so on. See sample.Sweep for
+// the function open.
 func (s *sampling) run(first int, open func() (take func(sample.Key, *sample.Minibatch) error,
 	close func())) error {
 	w := sample.Sweep{Reader: sample.Reader{Streams: s.streams, Count: 1, Seed: s.Seed},

@@ -36,9 +36,9 @@ import (
 //	    state.json                        everything else, and size and XXH64 of the other files
 //
 // A checkpoint is written under a name that begins with a dot, synced, and renamed. So a directory
-// that has its final name is complete. The caller chooses the files and the state, except for three
-// keys of the state: "format" (CheckpointFormat), "version" (the program's version) and "files"
-// (FileSums).
+// that has its final name is complete. The caller chooses the files, and what state.json says,
+// except for three keys that every state.json has: "format" (CheckpointFormat), "version" (the
+// program's version) and "files" (FileSums).
 const (
 	CheckpointFormat = 1 // version of the format of state.json and of the files that it describes
 
@@ -62,7 +62,7 @@ type Checkpoint struct {
 	Finished bool              // the run has a summary, so it has finished
 }
 
-// File is a file that is to be written into a checkpoint.
+// File is a file to write into a checkpoint: its name, and the function that writes its content.
 type File struct {
 	Name  string
 	Write func(io.Writer) error
@@ -84,7 +84,7 @@ type sealed struct {
 }
 
 // CheckpointPath returns the path of the checkpoint that a run writes after the given number of
-// updates. end is true at the end of training.
+// updates. The argument end is true at the end of training.
 func CheckpointPath(run string, updates int, end bool) string {
 	name := fmt.Sprintf("%s%08d", stepPrefix, updates)
 	if end {
@@ -144,8 +144,8 @@ func WriteCheckpoint(path string, files []File, state func(FileSums) any) error 
 	return CompleteCheckpoint(path, files, nil, state)
 }
 
-// CompleteCheckpoint does what WriteCheckpoint does, for a checkpoint that has begun. The map
-// existing lists the files that it already has.
+// CompleteCheckpoint does what WriteCheckpoint does, for a checkpoint that BeginCheckpoint began.
+// The map existing lists the files that the checkpoint has already.
 func CompleteCheckpoint(path string, files []File, existing FileSums,
 	state func(FileSums) any) (err error) {
 	dir, tmp := filepath.Dir(path), scrapOf(path)
@@ -372,8 +372,9 @@ func checkSum(file, want string) error {
 
 // NewestCheckpoint reads the checkpoints of a run from the newest on, and returns the first one
 // that is undamaged. The Path of the result is empty if the run has not finished and has no
-// checkpoint. It calls checkState with each state whose hash is right; checkState returns an error
-// if the content is wrong. If checkState is nil, the content is not checked.
+// checkpoint. For each state.json whose hash is right, it calls the function checkState with the
+// state, to find out whether the content is right too. If checkState is nil, the content is not
+// checked.
 func NewestCheckpoint(run string, checkState func(state []byte) error) (*Checkpoint, error) {
 	finished := true
 	if _, err := os.Stat(filepath.Join(run, SummaryFile)); errors.Is(err, fs.ErrNotExist) {
@@ -389,7 +390,8 @@ func NewestCheckpoint(run string, checkState func(state []byte) error) (*Checkpo
 	var damaged []string
 	for _, name := range slices.Backward(names) {
 		c, err := readCheckpoint(filepath.Join(dir, name), checkState)
-		if errors.Is(err, errFormat) { // it is not damaged, because the right version can use it
+		// the format is unknown, but the checkpoint is whole; the version that wrote it can use it
+		if errors.Is(err, errFormat) {
 			return nil, err
 		}
 		if err == nil {
@@ -421,7 +423,8 @@ func VerifyCheckpoints(run string, checkState func(state []byte) error) error {
 	return err
 }
 
-// Prune deletes all checkpoints of a run except the newest ones. It leaves keep checkpoints.
+// Prune deletes all checkpoints of a run except the newest ones. The argument keep is the number of
+// checkpoints that stay.
 func Prune(run string, keep int) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)
@@ -487,8 +490,8 @@ func removeScraps(run string) error {
 	return err
 }
 
-// setAside renames the checkpoints that are newer than the one in use, so that no search finds them
-// any more.
+// setAside renames the checkpoints that are newer than the one that the run resumes from, so that
+// no search finds the newer ones any more.
 func setAside(run, used string) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)

@@ -25,7 +25,8 @@ type Heartbeat struct {
 	ranks int
 }
 
-// Beat is the line of one rank. The zero Beat means that the rank has not begun.
+// Beat is what one rank writes to its page of the Heartbeat. The zero Beat means that the rank has
+// not begun.
 type Beat struct {
 	Count uint64
 	// time since the rank last did some work; stored in whole milliseconds

@@ -205,7 +205,8 @@ func describeHolder(text []byte) string {
 	return fmt.Sprintf("%sprocess %d on %s since %s", job, h.PID, h.Host, since)
 }
 
-// thisProcess describes this process. If its Space cannot be read, others watch its beats instead.
+// thisProcess describes this process. If its Space, in which process numbers have a meaning, cannot
+// be read, other processes watch the beats of this process instead of its number.
 func thisProcess() holder {
 	return holder{Process: flock.ThisProcess(), Since: processBegan, Job: BatchJob()}
 }

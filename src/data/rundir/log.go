@@ -51,10 +51,11 @@ func Begin(dir string) (*Log, error) {
 	return continueLog(dir, func([]byte) bool { return false })
 }
 
-// Continue prepares dir for a run that resumes from the checkpoint at path, which was made at the
-// position at. It deletes half-written files, and the summary, which is out of date. It renames
-// newer checkpoints, because they are damaged. It opens metrics.jsonl for appending, with only the
-// records of steps before that position, so that no step is in it twice. Later records move to
+// Continue prepares dir for a run that resumes from the checkpoint at path. The argument at is the
+// position in the training at which the checkpoint was made. Continue deletes half-written files,
+// and the summary, which is out of date. It renames newer checkpoints, which are damaged, so that
+// no later search finds them. It opens metrics.jsonl for appending, with only the records of steps
+// before the position, so that no step is in the file twice. Later records move to
 // metrics.history.jsonl.
 func Continue(dir, path string, at Position) (*Log, error) {
 	if err := removeScraps(dir); err != nil {
@@ -70,8 +71,8 @@ func Continue(dir, path string, at Position) (*Log, error) {
 	return continueLog(dir, at.follows)
 }
 
-// follows reports whether the position comes after the step of a record. Records of whole epochs
-// have no step.
+// follows reports whether the step of a record comes before the position p. A record of a whole
+// epoch has no step; it comes before p if its epoch is before that of p.
 func (p Position) follows(record []byte) bool {
 	var of struct {
 		Epoch int

@@ -9,14 +9,14 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Damage is called after work on open shards ended with err. It returns an error about the files if
-// they are damaged and damage can cause this kind of error. Files may have been damaged all along
-// if their hashes were not compared, or may have changed since. It returns nil if the files are
-// sound, or if damage cannot cause this kind of error.
+// Damage looks for damaged files after work on open shards ended with the error err. If files are
+// damaged, and damage can cause an error of this kind, it returns an error about the files.
+// Otherwise it returns nil. Files may have been damaged all along if their hashes were not
+// compared, or may have changed since. What Damage reads depends on err:
 //
-//	err                        what is read
-//	graph.LayoutError          nothing: it names the array
-//	mem.Panic, SeedError       what the parts have in common: hashes, content; a minute for 50 GB
+//	graph.LayoutError       nothing, because the error names the damaged array
+//	mem.Panic, SeedError    the files that are common to all parts: it compares their hashes and
+//	                        checks their content, which takes a minute for 50 GB
 //
 // A file that has become shorter reads as zeros up to the end of a page; Damage then returns
 // mem.ErrShrank, as after a read beyond that page. Feature rows are not checked, because feature
@@ -51,7 +51,7 @@ func (s *Shards) Damage(err error) error {
 }
 
 // verifyAllContent verifies the content of whole files, even if this rank opened only its own rows.
-// After the work has failed, it does not matter that this takes time.
+// That takes time, which does not matter once the work of this rank has failed.
 func (s *Shards) verifyAllContent() error {
 	if s.options.Ranks == 0 {
 		return s.verifyContent()

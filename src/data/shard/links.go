@@ -13,15 +13,16 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// linkView is one list of links, with the position of each part's links in it.
+// linkView is one list of links. Entry k of offsets is the position in the list of the first link
+// of part k.
 type linkView struct {
 	all     []graph.Link
 	offsets []int
 	labels  task.Labels
 }
 
-// of returns the number of links or vertices that a part has in one list of the split. The argument
-// split is the index of that list.
+// The method of returns a pointer to the number of links or vertices that a part has in one list of
+// the split. The argument split is the index of that list.
 func (s *SplitSizes) of(split int) *int { return [...]*int{&s.Train, &s.Valid, &s.Test}[split] }
 
 // linkLayout adds the files of links to the files that parts must have.

@@ -53,7 +53,8 @@ type Options struct {
 var perVertex = []string{"indptr.npy", dataset.ColumnsFile, "indices.npy", "labels.npy",
 	dataset.WeightsFile, sumsFile}
 
-// windowed reports whether only the rows of Options.Rank are opened of a file.
+// windowed reports whether only a part of a file is opened: the rows of the vertices of
+// Options.Rank.
 func (s *Shards) windowed(name string) bool {
 	o := &s.options
 	whole := o.AllLabels && name == "labels.npy" || o.AllRows &&
@@ -79,15 +80,15 @@ type Shards struct {
 	labels   task.Labels
 	scale    []float32
 	rowEnds  []int64
-	// the vertices first to last-1 are those whose rows of the windowed files can be read
+	// rows of the windowed files can be read for the vertices first to last-1 only
 	first, last        int64
 	split              [3]splitView // training, validation and test list
 	links              [3]linkView
 	mapped, mappedRows int64
 	closers            mem.Closers
 
-	// the mark of the copies in shared memory; nil if there are none, or if they could not be
-	// marked
+	// the mark that lists the copies in shared memory; nil without copies, or if the mark could not
+	// be made
 	use      *inUse
 	unlinked bool // UnlinkShared was called
 
@@ -178,14 +179,15 @@ func (s *Shards) mapFiles() error {
 		errs = append(errs, mapColumns(s))
 	}
 	for _, err := range errs {
-		if errors.Is(err, errCopying) { // if one copy finds no room, the others find none either
+		// if the copy of one file finds no room, copies of other files find none either
+		if errors.Is(err, errCopying) {
 			return err
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// mapTopology maps the row pointers and the in-neighbours of the vertices first to last-1.
+// mapTopology maps the row pointers and the in-neighbours of the vertices s.first to s.last-1.
 func (s *Shards) mapTopology() error {
 	var rows []int64
 	if err := mapRows(s, "indptr.npy", &rows, s.first, s.last+1); err != nil {
@@ -212,7 +214,8 @@ func (s *Shards) mapTopology() error {
 	return errors.Join(errs...)
 }
 
-// mapColumns maps where the in-edges of each relation begin, for the vertices first to last-1.
+// mapColumns maps columns.npy for the vertices s.first to s.last-1. That file says where the
+// in-edges of each vertex and relation begin.
 func mapColumns(s *Shards) error {
 	var rows []int64
 	c, err := graph.NewColumns(&s.Schema, s.Starts, nil)
@@ -243,7 +246,7 @@ func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
 	return mapRows(s, name, view, 0, int64(s.Files[name].Shape[0]))
 }
 
-// mapRows maps a file of which the rows first to last-1 will be read.
+// mapRows maps the file with the given name. Only its rows first to last-1 will be read.
 func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64) error {
 	f, err := s.mapFile(name, first, last)
 	if err == nil {
@@ -299,7 +302,8 @@ func (s *Shards) Topology() *sample.Topology { return &s.topology }
 // Options.Ranks only the labels of the rank's own vertices can be read.
 func (s *Shards) Labels() task.Labels { return s.labels }
 
-// Rows describes the layout of the feature rows. It has no tables and no references.
+// Rows describes the layout of the feature rows. The result lacks the tables, which OpenPart opens,
+// and the references to rows.
 func (s *Shards) Rows() compute.Rows {
 	return compute.Rows{Cols: s.Features, Type: s.Type(), Scale: s.scale, Ends: s.rowEnds}
 }
@@ -320,9 +324,9 @@ func Whole(s *Shards) (*Shards, error) { return Open(s.Dir, Options{Split: s.opt
 // the first step.
 func (s *Shards) Identity() string { return s.identity }
 
-// MappedBytes returns how many bytes Open mapped. rows counts row pointers, neighbours and labels,
-// of all vertices or only of those of Options.Rank. common counts original ids, splits and all
-// other files that every rank maps as a whole.
+// MappedBytes returns how many bytes Open mapped. The result rows is the bytes of row pointers,
+// neighbours and labels, of all vertices or only of those of Options.Rank. The result common is the
+// bytes of original ids, splits and all other files that every rank maps as a whole.
 func (s *Shards) MappedBytes() (rows, common int64) { return s.mappedRows, s.mapped - s.mappedRows }
 
 // Part holds the mapped feature rows of one vertex type in one part.
@@ -333,7 +337,8 @@ type Part struct {
 	file     *npy.File
 }
 
-// OpenPart maps feature table i: part i / T, vertex type i % T. The caller closes it.
+// OpenPart maps the feature table with the index i. It belongs to part i / T and to vertex type i %
+// T, where T is the number of vertex types. The caller closes it.
 func (s *Shards) OpenPart(i int) (*Part, error) {
 	if i < 0 || i >= s.Parts*s.Schema.NumTypes() {
 		return nil, fmt.Errorf("%s has no part %d; it has %d parts", s.Dir, i/s.Schema.NumTypes(),
@@ -352,17 +357,19 @@ func (s *Shards) OpenPart(i int) (*Part, error) {
 		nil
 }
 
-// EdgeOffsets returns the position of the first edge into each part, and at the end the number of
-// edges.
+// EdgeOffsets returns the position in indices.npy of the first edge into each part and, as the last
+// entry, the number of edges, [P+1].
 func EdgeOffsets(s *Shards) []int64 {
 	offsets := []int64{0}
-	for part := range s.Parts { // OpenEdgeRows compares the number of rows with the number of edges
+	// a part has a row of edge features for each edge into it; OpenEdgeRows checks that
+	for part := range s.Parts {
 		offsets = append(offsets, offsets[part]+int64(s.Files[edgeRowsFile(part)].Shape[0]))
 	}
 	return offsets
 }
 
-// CheckEdgeRows returns an error if the graph has more edges than edge features can be fetched for.
+// CheckEdgeRows returns an error if the graph has so many edges that features of edges cannot be
+// fetched, because the positions of edges would not fit in 32 bits.
 func CheckEdgeRows(s *Shards) error {
 	if s.Edges > math.MaxInt32 {
 		return fmt.Errorf("%s: the graph has %d edges, but features of edges can be fetched for "+
@@ -381,7 +388,8 @@ func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
 	}
 	rows, first := s.topology.Graph.Indptr, int64(s.topology.First)
 	lo, hi := s.Offsets[part]-first, s.Offsets[part+1]-first
-	if lo < 0 || hi >= int64(len(rows)) { // only the rank that opened these rows can compare
+	// this rank did not open the row pointers of the part, so it cannot check the number of rows
+	if lo < 0 || hi >= int64(len(rows)) {
 		return f, nil
 	}
 	if want := rows[hi] - rows[lo]; int64(f.Shape[0]) != want {

@@ -68,7 +68,7 @@ const Format = 1
 
 const metaFile = "meta.json"
 
-// Errors about a directory wrap one of these, if one applies.
+// Errors about a PARTS directory wrap one of these errors, if one of them applies.
 var (
 	ErrExists   = dataset.ErrExists
 	ErrMismatch = dataset.ErrMismatch
@@ -194,8 +194,8 @@ func (m *Meta) FeatureNames() map[string][]string {
 	return all
 }
 
-// Ranges returns where the vertices of each part and type begin, [P*T+1]. In a graph without types
-// it returns Offsets.
+// Ranges returns the first vertex of each part and type, part by part, and as the last entry the
+// number of vertices, [P*T+1]. In a graph without types these are the Offsets.
 func (m *Meta) Ranges() []int64 {
 	if m.Schema.Typed() {
 		return m.Starts

@@ -13,9 +13,10 @@ import (
 )
 
 // inUse is a mark: a file beside copies in shared memory that lists the names of the copies. A
-// process locks its mark before it makes or maps copies, until UnlinkShared. If nobody frees shared
-// memory, all jobs of the node lose it. A killed job no longer locks its mark, so the next job that
-// copies to shared memory removes the copies that the mark lists.
+// process locks its mark before it makes or maps copies, and keeps the lock until UnlinkShared. The
+// mark is needed because a killed job frees no shared memory, which is then lost to all jobs of the
+// node. Nobody locks the mark of a killed job, so the next job that copies to shared memory removes
+// the copies that this mark lists.
 type inUse struct {
 	writing sync.Mutex
 	path    string
@@ -24,11 +25,11 @@ type inUse struct {
 
 const useMark = "use-"
 
-// useShared marks root, the directory for copies of these parts, as in use. It removes copies in
-// the directories beside root that killed jobs of this user left. It returns nil if root cannot be
-// marked; making copies there then fails with the reason. It may also remove the name of a copy of
-// a job that has not marked its own directory yet. Then each rank of that job's node has a copy of
-// its own.
+// useShared marks root, the directory for copies of these parts, as in use. It returns nil if root
+// cannot be marked; a later attempt to copy a file there fails and gives the reason. In the
+// directories beside root, useShared removes the copies that killed jobs of this user left. It may
+// also remove the name of a copy of a living job that has not marked its directory yet. Each rank
+// of that job then makes a copy of its own.
 func useShared(root string) *inUse {
 	for range claimTries { // another process may remove the directory while it is empty
 		_ = os.MkdirAll(root, 0o700)
@@ -100,7 +101,7 @@ func removeUnused(dir string) {
 	for _, mark := range marks {
 		unlock, err := flock.Try(mark, false)
 		if err != nil {
-			used = true // a job with the same parts uses the copies, and now owns them
+			used = true // a living job with the same parts uses the copies, and will remove them
 			continue
 		}
 		if text, err := mem.ReadFile(mark); err == nil {

@@ -15,8 +15,8 @@ import (
 	"halognn/src/data/dataset/table"
 )
 
-// sourceFiles maps the files with the ids of the source in a dataset to the names of their copies
-// in parts.
+// sourceFiles gives, for each file of a dataset that may hold the ids of the source, the name of
+// its copy in parts.
 var sourceFiles = map[string]string{
 	"original_id.npy": sourceIDFile, "original_name.npy": sourceNameFile,
 }
@@ -209,8 +209,8 @@ func (i *SourceIDs) noTable(path, line string) error {
 		"table, put a row before it that names the column of ids id", path, ErrNoVertex, line)
 }
 
-// marked reports whether any id begins with # or %, apart from its type if ids begin with a type.
-// Then lines that begin with # or % are not comments.
+// marked reports whether any id begins with # or %. If ids begin with a type and a slash, it looks
+// at what follows the slash. If marked returns true, lines that begin with # or % are not comments.
 func (i *SourceIDs) marked() bool {
 	for _, at := range []string{"\n#", "\n%", "/#", "/%"} {
 		if bytes.Contains(i.names, []byte(at)) {
@@ -309,11 +309,15 @@ func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 	}
 }
 
-// ReadLinks reads links: rows of the ids of a source, of a target, and of at least extra further
-// vertices. They are rows of a text table, where a first row "source,target..." is a heading unless
-// both are vertices, or of a .npy of integers [n, 2+extra]. If extra is 0, anything after the
-// target in a row, such as a score, is ignored. Comments are those of ReadIDs. The function full
-// completes the id of an end of a link (0: source, 1: target) to the id in the source data.
+// ReadLinks reads links from a file, one from each row. A row has the id of a source, the id of a
+// target, and the ids of at least extra further vertices. The file is a text table or a .npy of
+// integers, [n, 2+extra] or wider. If extra is 0, the .npy must be [n, 2], and in a text table
+// ReadLinks ignores what follows the target in a row, such as a score.
+//
+// A first row of text such as "source,target" is a heading, unless both words are ids of vertices.
+// To find out, ReadLinks passes each word to the function full, which completes an id in the file
+// to the id in the source data. The argument end of full is 0 for a source and 1 for a target.
+// Lines are comments as in ReadIDs.
 func ReadLinks(path string, extra int, source *SourceIDs,
 	full func(end int, id string) string) (rows [][]string, err error) {
 	want := "a source and a target"

@@ -38,13 +38,13 @@ func (s *Shards) toShared(name string) bool {
 	return s.options.CopyTopology && slices.Contains(s.topologyFiles(), name)
 }
 
-// within returns the directory for copies of these parts, below a directory that several parts
-// share.
+// within returns the directory for copies of these parts. It lies below the directory shared, where
+// copies of other parts may lie too.
 func (s *Shards) within(shared string) string {
 	return filepath.Join(shared, ofUser()+s.identity)
 }
 
-// ofUser returns how the names of this user's directories of copies begin.
+// ofUser returns the text with which the names of this user's directories of copies begin.
 func ofUser() string { return fmt.Sprintf("halognn-%d-", os.Getuid()) }
 
 // path returns the path from which a file is read. That is its copy in Options.Stage, if the copy
@@ -69,8 +69,8 @@ func exists(path string) bool {
 
 // stage maps the copy of a file in root. It makes the copy if it is missing or, with
 // Options.Verify, damaged. If several processes of a node call it at once, a lock lets one of them
-// copy while the others wait. It maps under the same lock, so that UnlinkShared cannot remove the
-// copy in between.
+// copy while the others wait. It maps the copy before it releases the lock, so that UnlinkShared
+// cannot remove the copy before it is mapped.
 func (s *Shards) stage(root, name string) (*npy.File, error) {
 	path := filepath.Join(root, name)
 	if s.options.Waiting != nil {
@@ -111,9 +111,9 @@ func (s *Shards) stage(root, name string) (*npy.File, error) {
 	return npy.Open(path)
 }
 
-// sound reports whether an existing copy has the right hash. It compares only with Options.Verify.
-// One process of the node reads the copy. The others wait for the lock, and then find the result in
-// the lock file.
+// sound reports whether an existing copy has the right hash. Without Options.Verify it compares
+// nothing and returns true. One process of the node reads the copy. The others wait for the lock,
+// and then find the result in the lock file.
 func (s *Shards) sound(path string, want npy.Info) bool {
 	if !s.options.Verify {
 		return true
@@ -170,7 +170,8 @@ const pieceMark = ".tmp-"
 
 func pieceHost() string { return flock.ThisProcess().Host }
 
-// elsewhere says how to do without the directory root, or what other directory to choose.
+// elsewhere returns advice for the case that the directory root cannot be used: how to do without
+// it, or what other directory to choose.
 func (s *Shards) elsewhere(root, which string) string {
 	if root != s.within(s.options.Stage) {
 		return "set topology.load to map"
@@ -315,8 +316,8 @@ func (s *Shards) noteCopy(path string) {
 }
 
 // Discard removes the names of the copies that this process made, also in Options.Stage. A job
-// calls it if it ends before it could use them. Copies that were there before stay. Any rank that
-// has opened the shards may call it; mappings stay valid.
+// calls Discard if it ends before it could use the copies. Copies that were there before the job
+// stay. Any rank that has opened the shards may call it; mappings stay valid.
 func (s *Shards) Discard() error {
 	s.copying.Lock()
 	copies := s.copies
@@ -328,7 +329,7 @@ func (s *Shards) Discard() error {
 	}
 	for _, path := range copies {
 		errs = append(errs, unlink(path))
-		// fails while the directory holds other copies, as does the next call
+		// this removal, and the next one, fails while the directory holds other copies
 		_ = os.Remove(filepath.Dir(path))
 	}
 	if s.options.Stage != "" {

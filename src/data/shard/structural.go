@@ -24,7 +24,8 @@ const (
 const degreeBuckets = 15
 
 // CheckFeatures returns an error if features of this kind cannot be made for a dataset, or for
-// those of its vertex types that have no features. "" makes none, which is always possible.
+// those of its vertex types that have no features. The kind "" makes no features, which is always
+// possible.
 func CheckFeatures(kind string, m *dataset.Meta) error {
 	switch {
 	case kind == "":
@@ -66,8 +67,8 @@ func RowSizes(m *dataset.Meta, features string) []int64 {
 	return sizes
 }
 
-// structuralRow sets the row of a vertex with in-degree d: a single 1, or for FeaturesDegree
-// ln(1+d) and a 1 in the column for the range of d.
+// structuralRow sets the row of a vertex with in-degree d. A row of FeaturesOnes is a single 1. A
+// row of FeaturesDegree has ln(1+d) in the first column, and a 1 in the column for the range of d.
 func structuralRow(row []float32, d int64) {
 	clear(row)
 	if len(row) == 1 {

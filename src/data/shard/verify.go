@@ -26,9 +26,9 @@ func (s *Shards) Verify() error {
 }
 
 // VerifyHashes reads the files of the parts first to last-1 and, if shared is set, the files common
-// to all parts, and compares their hashes with meta.json. Of a file that was copied it reads the
-// copy. With Options.Verify it skips files that were copied, because their hashes were compared
-// when they were copied or found. It reads each file once, from beginning to end.
+// to all parts, and compares their hashes with meta.json. If a file was copied, it reads the copy.
+// With Options.Verify it skips files that were copied, because their hashes were compared when they
+// were copied or found. It reads each file once, from beginning to end.
 func (s *Shards) VerifyHashes(first, last int, shared bool) error {
 	var names []string
 	for k := first; k < last && s.EdgeFeatures > 0; k++ {
@@ -154,7 +154,8 @@ func checkEntries(s *Shards) error {
 	return nil
 }
 
-// checkSums checks that the sums of weights are those of the weights.
+// checkSums checks that each sum of weights in the parts is the sum of the weights of that vertex's
+// in-edges.
 func checkSums(s *Shards) error {
 	t := &s.topology
 	for v, sum := range t.WeightSums {

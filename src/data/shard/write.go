@@ -125,8 +125,8 @@ func (w *writer) write() error {
 }
 
 // tasks returns functions that write the share of this process. Every process writes ranges of the
-// arrays over edges. Each other file, the largest first, goes to the process that has the least to
-// write so far.
+// arrays over edges. The other files are given to processes one by one, the largest file first,
+// each to the process that has the fewest bytes to write so far.
 func (w *writer) tasks() (own []func() error) {
 	m := &w.ds.Meta
 	own = append(own, w.indices)
@@ -401,8 +401,9 @@ func (w *writer) pointers(name string, indptr []int64) error {
 	return out.close()
 }
 
-// edges writes this process's range of an array that has an entry for each edge. The function
-// values appends the entries of the edges first to last-1, which are in-edges of vertex v of the
+// edges writes this process's range of an array that has an entry for each edge. For each vertex v
+// of the dataset, it calls the function values, which appends the entries of some in-edges of v to
+// a slice, and returns the slice. These in-edges are those at the positions first to last-1 in the
 // dataset.
 func edges[T npy.Element](w *writer, name string,
 	values func(to []T, v int32, first, last int64) ([]T, error)) error {
@@ -578,7 +579,8 @@ func (w *writer) edgeRows(part int) error {
 	})
 }
 
-// features writes feature table i: part i / T, vertex type i % T.
+// features writes the feature table with the index i: that of part i / T and vertex type i % T,
+// where T is the number of vertex types.
 func (w *writer) features(i int) error {
 	name, t := featuresFile(&w.meta, i), i%w.meta.Schema.NumTypes()
 	if err := w.makePart(name); err != nil {
