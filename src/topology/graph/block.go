@@ -9,8 +9,8 @@ import (
 // Block is one hop of a sampled minibatch (a message flow graph, MFG): a bipartite graph from
 // sources to destinations, in CSC form with a list of in-edges for each destination. The first
 // NumDst sources are the destinations themselves, so a layer can read a destination's own row too.
-// The other sources follow in the order in which sampling first met them, so equal samples have
-// equal numbers.
+// The other sources follow in the order in which sampling first met them, so that two equal samples
+// number their vertices alike.
 //
 //	Indptr  [NumDst+1]  in-edges of destination d are Indices[Indptr[d]:Indptr[d+1]]
 //	Indices [E]         positions among the sources, in [0, NumSrc)
@@ -81,10 +81,11 @@ func (b *Block) Validate() error {
 	return nil
 }
 
-// SelfEdges copies the block b to the block into, and puts an edge from each destination to itself
-// before the destination's other in-edges. Layers in which a vertex is its own neighbour need such
-// edges. The block b must have none; datasets have none. SelfEdges reuses the arrays of into, and
-// allocates only if they are too small. O(E).
+// SelfEdges makes a copy of the block b in which each destination has an edge from itself, before
+// its other in-edges. The argument into receives the copy. Layers in which a vertex is its own
+// neighbour need such edges. The block b must have no edge from a vertex to itself; the edges of
+// datasets are like that. SelfEdges reuses the arrays of the argument into, and allocates only if
+// they are too small. O(E).
 func (b *Block) SelfEdges(into *Block) {
 	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
 	into.Indptr = mem.Grow(into.Indptr, b.NumDst+1)

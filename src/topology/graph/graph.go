@@ -48,13 +48,15 @@ func (g *CSC) NumEdges() int64 { return g.Indptr[len(g.Indptr)-1] }
 // InDegree returns the number of in-neighbours of v.
 func (g *CSC) InDegree(v VertexID) int { return int(g.Indptr[v+1] - g.Indptr[v]) }
 
-// chunkMultiple divides the number of vertices of a chunk that has more: matrix products on CPUs are
-// computed in tiles of 256 rows, and chunks of whole tiles can be multiplied together.
+// NextChunk rounds the number of vertices of a chunk down to a multiple of chunkMultiple, if that
+// number is larger than chunkMultiple. The reason is that matrix products on CPUs are computed in
+// tiles of 256 rows, and chunks of whole tiles can be multiplied together.
 const chunkMultiple = 256
 
-// NextChunk returns the end hi of the chunk [lo, hi) of vertices, at most end. The number of its
-// vertices and in-edges together is at most budget, unless the chunk is a single vertex. A chunk of
-// more than chunkMultiple vertices that does not reach end has a multiple of chunkMultiple vertices.
+// NextChunk returns hi, the end of the chunk [lo, hi) of vertices; hi is at most end. The vertices
+// of the chunk and their in-edges together number at most budget, unless the chunk is a single
+// vertex. A chunk of more than chunkMultiple vertices that does not reach end has a multiple of
+// chunkMultiple vertices.
 func (g *CSC) NextChunk(lo, end, budget int64) int64 {
 	hi := lo + 1
 	for hi < end && hi+1-lo+g.Indptr[hi+1]-g.Indptr[lo] <= budget {

@@ -25,7 +25,7 @@ func Links(ids []VertexID) []Link {
 	return unsafe.Slice((*Link)(unsafe.Pointer(unsafe.SliceData(ids))), len(ids)/2)
 }
 
-// LinkIDs is the inverse of Links.
+// LinkIDs views n links as 2n ids (source, target, source, target, ...), without a copy.
 func LinkIDs(links []Link) []VertexID {
 	return unsafe.Slice((*VertexID)(unsafe.Pointer(unsafe.SliceData(links))), 2*len(links))
 }
@@ -143,10 +143,10 @@ func (g *CSC) FindBy(l Link, place []int32) int64 {
 	return g.Indptr[l.Target] + int64(at)
 }
 
-// With returns a copy of the graph with the given links added as edges. If reverses is set, their
-// reverses are added too. Edges that exist are not repeated. The rows of g must be in ascending
-// order of place[source], as are those of the copy. The copy takes 8 bytes a vertex and 4 an edge;
-// the caller must Free it.
+// With returns a copy of the graph with the given links added as edges. If the argument reverses is
+// set, With adds the reverses of the links too. It does not repeat edges that g has. In each row of
+// g, sources must be in ascending order of place[source]; the rows of the copy are in this order
+// too. The copy takes 8 bytes a vertex and 4 an edge, until the caller calls Free.
 func (g *CSC) With(links []Link, reverses bool, place []int32) CSC {
 	more := slices.Clone(links)
 	for _, l := range links {

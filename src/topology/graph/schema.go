@@ -25,7 +25,7 @@ type Relation struct {
 	Target string `json:"target"`
 }
 
-// String is the name of a relation in texts, options and parameters.
+// String returns the name of a relation as it appears in texts, options and parameters.
 func (r Relation) String() string { return r.Source + "," + r.Name + "," + r.Target }
 
 // Reverse returns the relation of the reversed edges.
@@ -53,7 +53,7 @@ func (s *Schema) TypeName(t int) string {
 	return ""
 }
 
-// Type returns the number of the type with the given name, or an error that lists all types.
+// Type returns the index of the type with the given name, or an error that lists all types.
 func (s *Schema) Type(name string) (int, error) {
 	if i := slices.Index(s.Types, name); i >= 0 {
 		return i, nil
@@ -61,8 +61,8 @@ func (s *Schema) Type(name string) (int, error) {
 	return 0, fmt.Errorf("there is no vertex type %q; choose one of %q", name, s.Types)
 }
 
-// Relation returns the number of the relation with the given name: the whole name, such as
-// "author,writes,paper", or Relation.Name alone if only one relation has it.
+// Relation returns the index of the relation with the given name. The argument is the whole name,
+// such as "author,writes,paper", or the middle word alone if only one relation has that word.
 func (s *Schema) Relation(name string) (int, error) {
 	var found []int
 	names := make([]string, len(s.Relations))
@@ -174,8 +174,8 @@ type columnRange struct {
 }
 
 // NewColumns returns the columns of a graph. Vertices starts[i] to starts[i+1]-1 have type i % T,
-// where T is the number of types. The argument indptr has the row pointers of C columns, C+1
-// numbers. Unless it is nil, a C that differs from the number of columns is an error.
+// where T is the number of types. The argument indptr has the row pointers of all columns, one more
+// than there are columns. If it has another length and is not nil, NewColumns returns an error.
 func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 	t := s.NumTypes()
 	c := Columns{Indptr: indptr, into: make([][]int, t), links: make([]bool, s.NumRelations())}
@@ -238,7 +238,8 @@ func (c *Columns) Of(v VertexID) (kind int, first VertexID, count int) {
 	return r.kind, VertexID(r.base + int64(v)*int64(r.each)), r.each
 }
 
-// First returns the first column of vertex v or, after the last vertex, the number of columns.
+// First returns the number of the first column of vertex v. If v is one past the last vertex, it
+// returns the number of all columns.
 func (c *Columns) First(v int64) int64 {
 	if v == int64(c.index.Vertices()) {
 		return int64(c.count)

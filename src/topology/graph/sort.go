@@ -17,11 +17,12 @@ const batchEdges = 4096
 // countingSort sorts the edges that end in vertices [first, end) by destination. Edges with the
 // same destination keep their order. It returns indptr [end-first+1], and indices with the source
 // of each edge. If undirected is set, each edge except loops also counts as an in-edge of its
-// source. Then indices hold tagged sources (function tag); the tag fits because a vertex takes 31
-// of 32 bits.
+// source. In that case each entry of indices is a source with a tag (function tag), which fits
+// because a vertex takes 31 of 32 bits.
 //
-// Every worker walks all edges and handles those that end in its own range. This reads memory in
-// sequence, which is cheap, needs no atomics, and gives the same result as one worker.
+// Every worker walks all edges and handles those that end in its own range of vertices. That reads
+// memory in sequence, which is cheap. It needs no atomic operations, and gives the same result as
+// one worker would.
 func countingSort(first, end int, edges edgeSource, undirected bool) ([]int64, []VertexID) {
 	n, base := end-first, uint32(first)
 	indptr := mem.Make[int64](n + 1)

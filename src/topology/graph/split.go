@@ -23,8 +23,8 @@ func (e *ListedTwice) Error() string {
 		e.List, e.Entry, e.Vertex)
 }
 
-// Validate reports the first vertex that is not below n or is listed twice. It takes n bits of
-// memory.
+// Validate reports the first vertex in the lists whose number is not from 0 to n-1, or that is
+// listed twice. It takes n bits of memory.
 func (s Split) Validate(n int) error {
 	seen := make([]uint64, (n+63)/64)
 	for k, list := range s.Lists() {

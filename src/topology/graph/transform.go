@@ -17,8 +17,8 @@ func (g *CSC) Free() {
 	g.Indptr, g.Indices = nil, nil
 }
 
-// edges returns a source of the edges of g, in order of destination. If the argument transposed is
-// set, each edge is reversed.
+// edges returns an edgeSource that yields the edges of g, in the order of their destinations. If
+// the argument transposed is set, it yields each edge reversed.
 func (g *CSC) edges(transposed bool) edgeSource {
 	return func(yield func([]Edge)) {
 		batch := make([]Edge, 0, batchEdges)
@@ -42,13 +42,15 @@ func (g *CSC) edges(transposed bool) edgeSource {
 // ascending order. O(N+M); the result is new memory.
 func (g *CSC) Transpose() *CSC { return g.transpose(g.NumVertices()) }
 
-// Transpose returns for each of n vertices the columns that have it as a source, in ascending
-// order. The argument indices has the indices of the graph. The result is new memory.
+// Transpose returns, for each of n vertices, the columns with an in-edge from that vertex, in
+// ascending order. The argument indices has the sources of the in-edges: the Indices of the graph.
+// The result is new memory.
 func (c *Columns) Transpose(n int, indices []VertexID) *CSC {
 	return (&CSC{Indptr: c.Indptr, Indices: indices}).transpose(n)
 }
 
-// transpose returns the transpose of g, whose entries are less than n.
+// transpose returns the transpose of g. All entries of g.Indices must be less than n, the number of
+// rows of the result.
 func (g *CSC) transpose(n int) *CSC {
 	indptr, indices := countingSort(0, n, g.edges(true), false)
 	return &CSC{Indptr: indptr, Indices: indices}
@@ -57,10 +59,11 @@ func (g *CSC) transpose(n int) *CSC {
 // CleanOptions sets what cleaning does besides sorting. The zero value drops loops and duplicates
 // and keeps directions.
 type CleanOptions struct {
-	Undirected     bool  // add the reverse of every edge that lacks it
-	KeepLoops      bool  // keep edges from a vertex to itself
-	KeepDuplicates bool  // keep repeated edges
-	Merge          Merge // for BuildWeighted: the weight of an edge that is given several times
+	Undirected     bool // add the reverse of every edge that lacks it
+	KeepLoops      bool // keep edges from a vertex to itself
+	KeepDuplicates bool // keep repeated edges
+	// for BuildWeighted: how the weights of an edge given several times become one
+	Merge Merge
 }
 
 // CleanReport counts the edges that cleaning changed: After = Before - Loops - Duplicates +
@@ -98,8 +101,8 @@ func (r CleanReport) String() string {
 
 // Clean returns a copy of g in which each neighbour list is in ascending order. As the options o
 // say, it drops loops and duplicates and adds missing reverse edges. With both KeepDuplicates and
-// Undirected, the less frequent of an edge and its reverse is repeated until both are equally
-// frequent. Cleaning twice changes nothing. O(M log degree); the result is new memory.
+// Undirected, an edge and its reverse must come equally often, so Clean repeats the less frequent
+// of the two. Cleaning twice changes nothing. O(M log degree); the result is new memory.
 func Clean(g *CSC, o CleanOptions) (*CSC, CleanReport) {
 	return clean(0, g.NumVertices(), g.edges(false), func() {}, o)
 }
