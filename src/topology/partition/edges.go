@@ -12,7 +12,7 @@ type Edges struct {
 	Weights []int32 // cost of cutting each edge; nil means 1
 }
 
-// Of returns the other ends of the edges of v.
+// The method Of returns the vertices at the other ends of the edges of v.
 func (d Edges) Of(v int) []graph.VertexID { return d.Indices[d.Indptr[v]:d.Indptr[v+1]] }
 
 // Weight returns what cutting edge e costs.
@@ -23,7 +23,7 @@ func (d Edges) Weight(e int64) int64 {
 	return int64(d.Weights[e])
 }
 
-// TotalWeight returns the sum of the weights.
+// TotalWeight returns the cost of cutting all edges: the sum of their weights.
 func (d Edges) TotalWeight() int64 {
 	if d.Weights == nil {
 		return int64(len(d.Indices))

@@ -16,12 +16,13 @@ var looseness = []float64{2, 1.8, 1.6, 1.4, 1.2, 1.1, 1, 1, 1, 1}
 //
 //	(weight of its in-edges from the part) * (1 - fullness of the part)
 //
-// among the parts that stay within every limit, or else to the least full part. The fullness of a
-// part is the largest share of a limit that the part reaches, over the constraints in which the
-// vertex has a weight. In the first pass only the parts of earlier vertices are known. Later passes
-// take a vertex out and put it back, and know the parts of all its neighbours. Then Repair fixes
-// limits that are still exceeded. The graph is read front to back and memory is O(N), so a mapped
-// graph may be larger than memory.
+// among the parts that stay within every limit. If no part does, the vertex goes to the least full
+// part. The fullness of a part is the largest share of a limit that the part reaches, over the
+// constraints in which the vertex has a weight. In the first pass, only the vertices that were
+// visited before have a part. In a later pass, all neighbours of a vertex have one; the vertex is
+// taken out of its part and assigned anew. After the last pass, Repair fixes limits that are still
+// exceeded. The graph is read front to back and memory is O(N), so a mapped graph may be larger
+// than memory.
 //
 // Time O(M + N) a pass, O(M + N*P) if few neighbours have room, one thread. Source: Stanton and
 // Kliot, Streaming graph partitioning for large distributed graphs, KDD 2012 (LDG); Nishimura and

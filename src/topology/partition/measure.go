@@ -22,8 +22,8 @@ type PartReport struct {
 	Halo     int64 `json:"halo"`  // distinct remote vertices with an edge into it
 }
 
-// Report holds the sizes, cut and halo of a partition. An imbalance is the largest part over the
-// mean; 1 if all are empty.
+// Report holds the sizes, cut and halo of a partition. An imbalance is the size of the largest part
+// divided by the mean size of all parts. It is 1 if all parts are empty.
 type Report struct {
 	Parts []PartReport `json:"parts"`
 	// sums; a vertex in the halo of two parts counts twice
@@ -52,7 +52,7 @@ type Hub struct {
 }
 
 // Sampled describes sampled minibatches whose edges were divided among the parts, each edge to the
-// part of its destination. It says how evenly they were divided.
+// part of its destination. It says how evenly the edges were divided.
 type Sampled struct {
 	Kind        string `json:"sample_kind"`
 	Fanouts     []int  `json:"fanouts"`
@@ -161,10 +161,12 @@ func (r *Report) summarize() {
 	r.HaloPerVertex = float64(r.Total.Halo) / float64(max(r.Total.Vertices, 1))
 }
 
-// Limits are the largest imbalances allowed.
+// Limits are the largest imbalances that Report.Check allows. An imbalance of 1.1 means that the
+// largest part has 1.1 times the mean of all parts.
 type Limits struct {
-	Train float64 // for training seeds; the part with the most seeds decides the number of steps
-	Edges float64 // for in-edges
+	// imbalance of training seeds; the part with the most seeds decides the number of steps
+	Train float64
+	Edges float64 // imbalance of the in-edges of the vertices of a part
 }
 
 // DefaultLimits are the limits of the command line.
@@ -235,7 +237,7 @@ func (r *Report) cure(l Limits, method string) string {
 		func(m string) bool { return m == method })
 	seed := ", another --seed"
 	if method == "contiguous" || method == "file" {
-		seed = "" // these methods draw nothing
+		seed = "" // these methods use no random numbers, so another seed changes nothing
 	}
 	text := fmt.Sprintf("use --method %s, fewer parts%s, or --allow-imbalance to go on with slow "+
 		"parts", strings.Join(others[:len(others)-1], ", ")+" or "+others[len(others)-1], seed)

@@ -42,7 +42,7 @@ func Methods() map[string]Func {
 	return map[string]Func{"random": Random, "contiguous": Contiguous, "ldg": LDG}
 }
 
-// Run partitions with methods[o.Method].
+// Run partitions g by the method that the map methods has under the name o.Method.
 func Run(methods map[string]Func, g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	method, ok := methods[o.Method]
 	if !ok {
@@ -145,7 +145,8 @@ const MaxParts = 1 << 14
 // not make up for ranks that wait for the fullest part.
 const defaultImbalance = 1.05
 
-// Check returns every error in a request to partition g, joined. Methods call it first.
+// Check returns all errors, joined, in the arguments of a method that is to partition g. Methods
+// call it first.
 func Check(g *graph.CSC, w Weights, o Options) error {
 	var errs []error
 	n := g.NumVertices()
@@ -198,7 +199,7 @@ type Constraint struct {
 	Weights []int32 // [N] weight of each vertex, not all zero
 	Total   int64   // sum of the weights
 	Mean    float64 // Total / Parts
-	Limit   int64   // most weight of one part
+	Limit   int64   // largest weight that one part may have
 }
 
 // Constraints returns the constraints of w and o on n vertices. A constraint whose weights are all
@@ -230,9 +231,10 @@ func Constraints(n int, w Weights, o Options) []Constraint {
 	return list
 }
 
-// Combined returns one weight for each vertex, for libraries that balance only one: the sum of its
-// constraints. Each constraint is scaled so that its total is in proportion to its emphasis; a nil
-// emphasis makes all totals equal. The sum over all vertices is below 2^31 for up to 2^28 vertices.
+// Combined returns one weight for each vertex, for libraries that balance only one: the sum of the
+// vertex's weights in all constraints. Before they are added, the weights of each constraint are
+// scaled so that their total is in proportion to the constraint's entry of emphasis. If emphasis is
+// nil, all totals are equal. The sum over all vertices is below 2^31 for up to 2^28 vertices.
 // Memory 4 bytes a vertex.
 func Combined(n int, w Weights, o Options, emphasis []float64) []int32 {
 	list := Constraints(n, w, o)
@@ -260,7 +262,8 @@ func Combined(n int, w Weights, o Options, emphasis []float64) []int32 {
 	return sum
 }
 
-// Imbalances returns, for each of the Constraints, the sum of the largest part over the mean.
+// Imbalances returns, for each of the Constraints, the largest sum of weights in a part divided by
+// the mean of all parts.
 func Imbalances(n int, w Weights, o Options, part []int32) []float64 {
 	l := newLoad(n, w, o)
 	for v, k := range part {

@@ -60,9 +60,9 @@ func Repair(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves
 }
 
-// Balance calls Repair. If no single move helps then, because parts that have room in one
-// constraint are full in another, it also exchanges pairs of vertices. It returns the number of
-// moves; a vertex may move several times.
+// Balance calls Repair. If a limit is still exceeded because no single move helps, since parts that
+// have room in one constraint are full in another, Balance also exchanges pairs of vertices. It
+// returns the number of moves; a vertex may move several times.
 func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	moves := Repair(g, w, o, part)
 	l := newLoad(g.NumVertices(), w, o)
@@ -72,10 +72,11 @@ func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves + 2*exchange(l, part)
 }
 
-// Limits of the function exchange. For a swap it looks at up to 256 vertices (candidates) of the
-// part, evenly spread, and at as many of each of 16 other parts (partners), those with the most
-// room in the exceeded constraint. It makes at most 1024 swaps (exchanges) for any number of parts:
-// a swap looks at up to a million pairs, and 1024 swaps take half a minute.
+// Limits of the function exchange. For a swap it looks at up to 256 vertices (candidates), evenly
+// spread, of the part that exceeds a limit, and at up to 256 vertices of each of 16 other parts
+// (partners), those with the most room in the exceeded constraint. It makes at most 1024 swaps
+// (exchanges) for any number of parts: a swap looks at up to a million pairs, and 1024 swaps take
+// half a minute.
 const candidates, partners, exchanges = 256, 16, 1024
 
 // exchange swaps pairs of vertices as long as a swap relieves the part with the largest excess.
@@ -146,8 +147,8 @@ const refinements = 10
 
 // Refine moves each vertex, in order, to the part that most of its in-edges come from. It considers
 // the parts that have room for the vertex within every limit of o. It passes over the graph until a
-// pass moves less than a thousandth of the vertices. It wins back part of the cut that Repair lost.
-// Time O(M) a pass, memory O(N).
+// pass moves less than a thousandth of the vertices. Refine makes up for part of the growth of the
+// cut that Repair caused. Time O(M) a pass, memory O(N).
 func Refine(g *graph.CSC, w Weights, o Options, part []int32) {
 	l, near := newLoad(g.NumVertices(), w, o), newNeighbours(o.Parts)
 	size := make([]int, o.Parts)
@@ -217,11 +218,12 @@ func (l *load) excess(v, part int) bool {
 	return false
 }
 
-// none, as the argument back of relief, stands for no vertex.
+// none, as the argument swapped of relief, says that no vertex moves the opposite way.
 const none = -1
 
 // relief returns the decrease of the total excess if vertex v moves from one part to another.
-// Unless swapped is none, vertex swapped moves the opposite way. The unit is the mean of a part.
+// Unless the argument swapped is none, it is a vertex that moves the opposite way at the same time.
+// In each constraint, the excess is measured in multiples of the mean of a part.
 func (l *load) relief(v, swapped, from, to int) float64 {
 	a, b, total := l.of(from), l.of(to), 0.0
 	for i := range l.constraints {

@@ -6,11 +6,11 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Random shuffles the vertices and deals them to the parts in turn. The vertices of each set of
-// constraints have a deal of their own, so that two parts differ by a few at most in vertices, in
-// training seeds, and so on. Repair then evens out weights such as in-edges, of which some vertices
-// have very many. The cut of Random, about 1 - 1/P of the edges, is the baseline for the other
-// methods.
+// Random shuffles the vertices and deals them to the parts in turn. Vertices that have a weight in
+// the same constraints are dealt together, separately from other vertices. So two parts differ by
+// at most a few vertices, a few training seeds, and so on. Repair then evens out weights such as
+// in-edges, of which some vertices have very many. The cut of Random, about 1 - 1/P of the edges,
+// is the baseline for the other methods.
 //
 // Time O(N + M), memory O(N).
 func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
@@ -26,8 +26,8 @@ func Random(g *graph.CSC, w Weights, o Options) ([]int32, error) {
 	rng.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
 
 	list := Constraints(n, w, o)
-	// next[signature] is the next part of a deal; a signature is the set of constraints in which a
-	// vertex has a weight
+	// next[signature] is the part that gets the next vertex with this signature; a signature is the
+	// set of constraints in which a vertex has a weight
 	part, next := make([]int32, n), map[uint64]int{}
 	for _, v := range order {
 		var signature uint64

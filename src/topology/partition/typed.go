@@ -18,8 +18,8 @@ type TypeReport struct {
 }
 
 // TypeWeights returns two more constraints, for graphs with vertex types: the number of vertices of
-// the trained type, and the bytes of feature rows, where rowBytes[t] is the size of a row of type
-// t. Memory 8 bytes a vertex.
+// one type, that with the index trained, and the bytes of feature rows. rowBytes[t] is the size of
+// a row of type t. Memory 8 bytes a vertex.
 func TypeWeights(c *graph.Columns, vertices, trained int, rowBytes []int64) [][]int32 {
 	seeds, rows, sizes := make([]int32, vertices), make([]int32, vertices),
 		rowWeights(vertices, rowBytes)
@@ -33,9 +33,9 @@ func TypeWeights(c *graph.Columns, vertices, trained int, rowBytes []int64) [][]
 	return [][]int32{seeds, rows}
 }
 
-// rowWeights returns the size of a row of each type, in the largest unit that divides all sizes. If
-// the weights of all vertices would add up to 2^31 or more, the unit is larger, since libraries add
-// in 32 bits.
+// rowWeights returns the size of a row of each vertex type, as a multiple of a unit. The unit is
+// the largest that divides all sizes. If the weights of all vertices would then add up to 2^31 or
+// more, the unit is larger, because libraries add weights in 32 bits.
 func rowWeights(vertices int, rowBytes []int64) []int32 {
 	unit, largest := int64(0), int64(1)
 	for _, size := range rowBytes {

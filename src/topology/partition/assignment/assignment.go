@@ -25,9 +25,10 @@ import (
 // part.
 var ErrAssignment = errors.New("no assignment of these vertices")
 
-// File returns the method that reads its parts from path. If keep is set, it takes the parts as
-// they are, and an empty part is an error. Otherwise it balances the parts in all constraints and
-// renumbers them. It tells Options.Note what the file holds.
+// File returns a partition method that reads the parts from the file at path. If keep is set, the
+// method takes the parts as they are, and an empty part is an error. Otherwise it balances the
+// parts in all constraints and renumbers them. The method passes a line about the content of the
+// file to Options.Note.
 func File(path string, keep bool) partition.Func {
 	return func(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 		if err := partition.Check(g, w, o); err != nil {

@@ -41,7 +41,8 @@ var script string
 // ErrMissing is wrapped by the error that KaMinPar is not installed.
 var ErrMissing = errors.New("KaMinPar is not installed")
 
-// From manyParts parts on, KaMinPar's context for many parts makes better cuts.
+// From manyParts parts on, KaMinPar's configuration for many parts (terapart-largek) makes better
+// cuts.
 const manyParts = 1024
 
 // python returns the Python interpreter in which KaMinPar is installed.
@@ -60,10 +61,10 @@ func Find() (string, error) {
 	}
 }
 
-// KWay returns the method. The function scratch makes a directory with room for a file of 16 bytes
-// a vertex and 4 for each direction of an edge; the caller removes the directory. With one thread,
-// equal seeds give equal parts. With more threads they do not, and Options.Note gets a line about
-// it. Note also gets the time and memory.
+// KWay returns the partition method that runs KaMinPar. The function scratch makes a directory with
+// room for a file of 16 bytes a vertex and 4 for each direction of an edge; the caller removes the
+// directory. With one thread, equal seeds give equal parts. With more threads they do not, and
+// Options.Note gets a line about it. Note also gets the time and memory.
 //
 // The process took 10 bytes of memory an edge for 4 parts of 120 million edges, and 15 for 16
 // parts, not counting the mapped pages of the file.
@@ -131,9 +132,9 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 	}
 }
 
-// If Balance had to move more than one in fewMoves vertices, the cut is much worse, so KaMinPar
-// runs again with more weight on the constraints that were exceeded. The best of up to this many
-// tries is kept.
+// If Balance has to move more than one in fewMoves of the vertices, the cut becomes much worse. So
+// KaMinPar then runs again, with more weight on the constraints that were exceeded. It runs at most
+// tries times, and the best of the results is kept.
 const tries, fewMoves = 4, 50
 
 // usage is the largest memory that a process was seen to have, in bytes: private pages, and pages

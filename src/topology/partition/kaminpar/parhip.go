@@ -17,8 +17,8 @@ import (
 )
 
 // The bits of the first word of a ParHIP file. If noEdgeWeights or noVertexWeights is set, the
-// graph has no such weights. If one of the other bits is set, these numbers have 32 bits instead of
-// 64.
+// graph has no such weights. Each of the other bits says that the numbers after which it is named
+// have 32 bits instead of 64.
 const (
 	noEdgeWeights = 1 << iota
 	noVertexWeights
@@ -82,7 +82,8 @@ func (w *parhip) put(b []byte) {
 	}
 }
 
-// head writes the three words and the offsets. Row v has the entries ends[v] to ends[v+1]-1.
+// head writes the three words and the offsets. The neighbours of vertex v are the entries ends[v]
+// to ends[v+1]-1.
 func (w *parhip) head(flags, n int, ends []int64) {
 	base := uint64(8 * (3 + n + 1))
 	word := func(x uint64) { w.put(binary.LittleEndian.AppendUint64(nil, x)) }

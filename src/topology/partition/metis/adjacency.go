@@ -26,8 +26,8 @@ func maxIndex[I index]() int64 {
 	return math.MaxInt64
 }
 
-// Fits reports whether METIS of Debian, with indices of 32 bits, can index the given number of
-// stored edges.
+// Fits reports whether the libmetis of Debian, whose indices have 32 bits, can index a graph with
+// the given number of stored edges.
 func Fits(edges int64) bool { return edges < math.MaxInt32 }
 
 // checkSize returns an error unless count is below limit, which is maxIndex (in tests, less). The
@@ -59,9 +59,9 @@ func (a *adjacency[I]) free() {
 	mem.Free(a.adjwgt)
 }
 
-// undirected builds the adjacency of g. It fails if that has limit entries or more. Beside the
-// result it needs 4 bytes an edge (8 with edge weights), and 4 or 8 bytes a vertex for each CPU.
-// Time O(N + M).
+// undirected builds the adjacency of g. It returns an error if the adjacency would have limit
+// entries or more. While it builds the adjacency, it needs another 4 bytes an edge (8 with edge
+// weights), and 4 or 8 bytes a vertex for each CPU. Time O(N + M).
 func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I], error) {
 	n := g.NumVertices()
 	if err := checkSize("vertices", int64(n), limit); err != nil {
@@ -122,9 +122,10 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	return a, nil
 }
 
-// divisor returns a divisor for weights that add up to total; the argument count is their number.
-// The quotients, each rounded down but at least 1, then add up to less than limit. It is 1 unless
-// METIS's sums would overflow. The argument count must be below limit.
+// divisor returns the number by which weights must be divided, so that METIS's sums of them do not
+// overflow. The argument total is the sum of the weights, and the argument count, below limit, is
+// their number. Quotients are rounded down, but are at least 1, and their sum is below limit. The
+// divisor is 1 if the weights can stay as they are.
 func divisor(total, count, limit int64) int64 {
 	if total < limit {
 		return 1

@@ -56,9 +56,10 @@ func Library() string {
 // KWay partitions with METIS_PartGraphKway, then repairs and renumbers the parts; it is a
 // partition.Func. The weight of an edge is the sum over both directions.
 //
-// Memory beside g: 45 to 60 bytes per entry of the undirected adjacency at the peak; it grows with
-// the skew of the degrees. A block model of 2.4M vertices and 121.5M entries took 5.6 GB and two
-// and a half minutes of one CPU. A graph that libmetis cannot index is ErrTooLarge.
+// Memory beside g: 45 to 60 bytes per entry of the undirected adjacency at the peak; the more the
+// degrees differ, the more it takes. A block model of 2.4M vertices and 121.5M entries took 5.6 GB
+// and two and a half minutes of one CPU. For a graph that libmetis cannot index, KWay returns
+// ErrTooLarge.
 func KWay(g *graph.CSC, w partition.Weights, o partition.Options) ([]int32, error) {
 	if err := partition.Check(g, w, o); err != nil {
 		return nil, err
