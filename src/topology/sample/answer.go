@@ -12,16 +12,17 @@ import (
 // Answer is what a rank returns in one hop to the ranks that ask it to draw. Its arrays lie outside
 // the Go heap and are reused by the next hop.
 type Answer struct {
-	Count      []int            // [K] number of columns that each rank asks for
-	Edges      []int            // [K] number of neighbours returned to each rank
-	Sizes      []byte           // [columns] Reply.Column() bytes about each column, rank after rank
-	Neighbours []graph.VertexID // neighbours drawn, in the order of Sizes, with what each carries
-	Vertices   int              // number of vertices that ranks ask for
+	Count []int  // [K] number of columns that each rank asks for
+	Edges []int  // [K] number of neighbours returned to each rank
+	Sizes []byte // [columns] Reply.Column() bytes about each column, rank after rank
+	// neighbours drawn, in the order of Sizes; what is sent with each of them (Carried) follows it
+	Neighbours []graph.VertexID
+	Vertices   int // number of vertices that ranks ask for
 
 	ids      []graph.VertexID // the vertices that ranks ask for, by rank
-	list     leftOut          // edges that these vertices leave out
-	of       []int32          // original ids of the vertices
-	columns  []graph.VertexID // columns of the vertices, in the order that Remote describes
+	list     leftOut          // edges that the vertices in ids leave out
+	of       []int32          // original ids of the vertices in ids
+	columns  []graph.VertexID // columns of the vertices in ids, in the order that Remote describes
 	original []int32          // [columns] original id of each column's vertex
 	runs     []run            // the columns, cut into runs
 	indptr   []int64
@@ -30,8 +31,8 @@ type Answer struct {
 	places   []int32          // positions of the edges drawn
 }
 
-// run is a range of columns, up to end, that are drawn for one rank with the same fanout and key
-// word.
+// run is a range of columns that are drawn for one rank with the same fanout and the same key word.
+// It begins where the run before it ends, and ends before the column with the index end.
 type run struct {
 	rank, end int
 	fanout    int

@@ -7,7 +7,7 @@ import "halognn/src/topology/graph"
 type Asked struct {
 	Vertices   int // number of vertices whose owners are asked
 	Neighbours int // number of neighbours that owners return
-	Bytes      int // bytes sent for both, over all ranks
+	Bytes      int // bytes of these vertices and neighbours in messages, over all ranks
 }
 
 // AskBytes is the number of bytes that a hop sends to every rank: a count, and the word that keys
@@ -78,14 +78,14 @@ func (m *Minibatch) Asks(of *Askers) []Asked {
 	return asks
 }
 
-// Add adds o to a.
+// Add adds the counts of o to those of a.
 func (a *Asked) Add(o Asked) {
 	a.Vertices += o.Vertices
 	a.Neighbours += o.Neighbours
 	a.Bytes += o.Bytes
 }
 
-// Sum adds up the hops of a minibatch.
+// Sum returns the sum of the counts of all hops of a minibatch.
 func Sum(asks []Asked) (sum Asked) {
 	for _, a := range asks {
 		sum.Add(a)

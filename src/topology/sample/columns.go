@@ -8,7 +8,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// wholeRows draws all neighbours.
+// wholeRows is the Spec of a hop that draws all neighbours.
 var wholeRows = Neighbours(All)
 
 // columnRange lists the columns of one relation in a hop. The hop draws some in-edges of each
@@ -19,8 +19,9 @@ type columnRange struct {
 	original []int32          // original ids of the destinations
 }
 
-// columnList lists the columns of a frontier, relation by relation. It leaves out columns that have
-// no edges, or all of whose edges are left out. The zero value is ready for use.
+// columnList lists the columns of a frontier, relation by relation. It leaves out a column if the
+// vertex has no edge of that relation, or if the minibatch leaves out all of these edges. The zero
+// value is ready for use.
 type columnList struct {
 	ranges   []columnRange
 	block    graph.Block // for columns that another rank asks for; only Targets and Ends are used

@@ -14,15 +14,18 @@ type Cutter struct {
 	member   int32
 	serving  bool
 	owner    []int32 // [whole frontier] owner of each vertex
-	place    []int32 // [whole frontier] number of own vertices before each vertex
-	most     int     // largest length of the frontier so far
+	// [whole frontier] place of each vertex in the frontier of its owner: how many vertices before
+	// it have the same owner
+	place []int32
+	most  int // largest length of the frontier so far
 
-	at     []int32 // [sources of the block] position of each among the share's sources, or -1
-	read   []int32 // [sources of the block] last member found to read each source, plus one
+	at []int32 // [sources of the block] position of each among the share's sources, or -1
+	// [sources of the block] 1 + the member that was last found to read each source; 0 if none was
+	read   []int32
 	others []int32 // positions of sources of other ranks, in the order found
 	rows   byRank
 	ids    []graph.VertexID // own vertices that other ranks want
-	places []int32          // positions of ids in the frontier
+	places []int32          // position in the frontier of each vertex of ids
 	more   []graph.VertexID // vertices of ids that this rank does not read itself
 }
 
@@ -82,7 +85,7 @@ func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *M
 	}
 }
 
-// numTotals returns the length that Totals has unless it is empty.
+// numTotals returns the number of entries that Totals has if it is not empty.
 func (m *Minibatch) numTotals() (n int) {
 	if len(m.Blocks[0].Ends) == 0 {
 		return m.Blocks[0].NumDst
@@ -106,7 +109,7 @@ func (x *Cutter) hop(l int, c *Crossing) {
 		if x.at[i] = -1; x.owner[i] != x.member || l == 0 && i >= b.NumDst {
 			continue
 		}
-		x.at[i] = x.place[i] // also for a vertex that another rank has found
+		x.at[i] = x.place[i] // this includes vertices that only another rank has found
 		if own++; i < b.NumDst {
 			destinations++
 		}
@@ -122,7 +125,7 @@ func (x *Cutter) hop(l int, c *Crossing) {
 	s := x.share
 	s.Frontier, s.Original = mem.Grow(s.Frontier, x.most), mem.Grow(s.Original, x.most)
 	for i, k := range x.at {
-		// A vertex that fails this test is no source of the share.
+		// If the test is false, the share does not have vertex i as a source.
 		if k >= 0 && (int(k) < own) == (x.owner[i] == x.member) {
 			s.Frontier[k], s.Original[k] = x.m.Frontier[i], x.m.Original[i]
 		}
@@ -130,8 +133,9 @@ func (x *Cutter) hop(l int, c *Crossing) {
 	s.Frontier, s.Original = s.Frontier[:own+len(c.IDs)], s.Original[:own+len(c.IDs)]
 }
 
-// find numbers the sources of other ranks that the share reads, by owner. In the last hop it also
-// numbers the share's own sources that are no destinations. It returns the number of own sources.
+// find looks for the sources of block b that the share reads but other ranks own. It numbers them
+// among the share's sources, by owner. In the last hop, find also numbers the own sources that are
+// no destinations. It returns the number of own sources.
 func (x *Cutter) find(b *graph.Block, l, own int, c *Crossing) int {
 	found := 0 // number of sources found that are not destinations of this share
 	for _, row := range x.rows.of(int(x.member)) {

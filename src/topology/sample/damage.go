@@ -33,7 +33,8 @@ func (s *Fused) contain(f func() error) error {
 	return nil
 }
 
-// explain returns an error about the damaged topology that caused err, or err if it is not damaged.
+// explain returns an error about the damaged topology that caused err, or err itself if the
+// topology is not damaged.
 func (s *Fused) explain(err error) error {
 	if errors.Is(err, mem.ErrWindow) { // a row that begins or ends in the rows of other ranks
 		s.vertices.forget()

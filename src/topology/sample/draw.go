@@ -68,8 +68,8 @@ func (s *stream) below(n uint64) uint64 {
 // unit returns a number in [0,1), a multiple of 2^-53.
 func (s *stream) unit() float64 { return float64(s.next()>>11) * 0x1p-53 }
 
-// trialMean is the largest expected number of successes of the trials for which invert uses one
-// random number. The probability of no success, with which invert starts, must not underflow.
+// trialMean is the largest expected number of successes that invert draws from one random number.
+// With a larger one, the probability of no success, with which invert starts, could underflow to 0.
 const trialMean = 32
 
 // binomial returns how many of n trials succeed, each with probability p in (0,1] and independent
@@ -104,7 +104,8 @@ func (s *stream) invert(n int64, p float64) (k int64) {
 	return k
 }
 
-// power returns x to the power of n >= 0, by squaring: only products.
+// power returns x to the power of n >= 0, by repeated squaring. It uses only products, which are
+// equal on every machine.
 func power(x float64, n int64) float64 {
 	y := 1.0
 	for ; n > 0; n >>= 1 {
@@ -135,7 +136,8 @@ func (p *picks) choose(pos []int64, begin, degree int64, s stream) {
 	}
 }
 
-// chooseMask is choose for degree <= 64: the word taken has a bit for each number taken.
+// chooseMask does what choose does, for degree <= 64. Its variable taken has a bit for each number
+// that is taken.
 func chooseMask(pos []int64, begin, degree int64, s stream) {
 	var taken uint64
 	j := uint64(degree) - uint64(len(pos))
@@ -153,8 +155,8 @@ func chooseMask(pos []int64, begin, degree int64, s stream) {
 	}
 }
 
-// chooseScan is choose for few draws. It compares a draw with all numbers taken, but only if a mask
-// of the lowest six bits of these numbers shows a possible match.
+// chooseScan does what choose does, for few draws. It compares a draw with all numbers taken, but
+// only if a mask of the lowest six bits of these numbers shows a possible match.
 func chooseScan(pos []int64, begin, degree int64, s stream) {
 	var taken uint64
 	j := uint64(degree) - uint64(len(pos))

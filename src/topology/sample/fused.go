@@ -19,7 +19,7 @@ type Fused struct {
 	vertices vertexMap
 	workers  []worker
 	wait     sync.WaitGroup
-	phase    func(s *Fused, w int) // the function that all workers are running
+	phase    func(s *Fused, w int) // the function that all workers are running now
 
 	hop   hop
 	list  columnList // columns of the hop in progress
@@ -28,10 +28,11 @@ type Fused struct {
 	when  moment     // the step of the minibatch, on which numbers of vertices depend
 	known tables     // tables of the vertices' numbers
 
-	mine func(graph.VertexID) bool // whether a seed is in this rank's minibatches; nil if all are
+	// reports whether a seed is in this rank's minibatches; nil if all seeds are
+	mine func(graph.VertexID) bool
 
-	near   []uint64 // edges that the current hop draws likelier; nil if none
-	favour float64  // how many times likelier
+	near   []uint64 // set of the edges that the current hop draws likelier; nil if there are none
+	favour float64  // how many times likelier the edges in near are drawn
 	rows   []int32  // Indices of the current block, in the memory of hop.drawn
 	// [edges of the hop] each edge's value in the vertex map; only for parallel renumbering
 	values []uint32
@@ -138,8 +139,8 @@ func newAnywhere(t *Topology, o Options) (*Fused, error) {
 	return s.(*Fused), nil
 }
 
-// beginBy makes the seeds the first frontier of a minibatch. The caller then has its hops drawn one
-// by one.
+// beginBy makes the seeds the first frontier of a minibatch. The caller draws the hops of the
+// minibatch afterwards, one by one.
 func (s *Fused) beginBy(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 	if err := s.checkSeeds(len(seeds)); err != nil {
 		return err
@@ -261,7 +262,7 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	block.NumDst, block.NumSrc = n, total
 	s.mb.Frontier = s.mb.Frontier[:total]
 	if s.topology.Columns.Plain() && !s.options.Weights && s.hop.skips.end() > 0 {
-		// The totals are the degrees without the edges left out.
+		// The totals are the degrees without the edges that the minibatch leaves out.
 		s.mb.Totals = mem.Grow(s.mb.Totals, n)
 		for i, degree := range s.hop.degree[:n] {
 			s.mb.Totals[i] = float64(degree)
@@ -270,8 +271,9 @@ func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error 
 	return nil
 }
 
-// draw draws the rows of one relation, which begin at row number at of the block, and appends new
-// vertices to the frontier, whose length is n. It returns the new length.
+// draw draws the edges of one relation, and appends new vertices to the frontier. The rows of the
+// relation begin at the block's row with the index at. The argument n is the length of the
+// frontier; draw returns its new length.
 func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key uint64) (int,
 	error) {
 	mb, before := s.mb, int(block.Indptr[at])
@@ -327,9 +329,10 @@ func (m *Minibatch) addTotals(degrees []int64) {
 	}
 }
 
-// weigh makes room for the weights that the hop writes. The argument edges is their number. The
-// array already has weights of other relations, whose number is the argument previous, and keeps
-// them. The result is the array; it is empty if edges have no weights.
+// weigh makes room in the array weights for the weights of this hop's edges, whose number is the
+// argument edges. The array keeps the weights that it has already, those of the edges of other
+// relations; the argument previous is their number. weigh returns the array, which is empty if
+// edges have no weights.
 func (s *Fused) weigh(weights []float32, previous, edges int) []float32 {
 	if s.options.Weights {
 		s.hop.ofData = s.topology.Weights
@@ -351,7 +354,7 @@ func (s *Fused) checkEdges(edges, vertices int) error {
 }
 
 // renumberAlone draws the hop and renumbers its neighbours, chunk by chunk. The argument n is the
-// length of the frontier before, and the result its length afterwards.
+// length of the frontier before the call, and the result is its length after the call.
 func (s *Fused) renumberAlone(n int) int {
 	h, total, rows := &s.hop, n, len(s.hop.vertices)
 	for lo, hi := 0, 0; lo < rows; lo = hi {

@@ -10,13 +10,14 @@ import (
 )
 
 // hash is an open-addressing table, at most half full: an entry is version | vertex (31 bits) |
-// value (shift bits). The table grows with the largest minibatch so far. Then the vertices of the
-// frontier, which are all that it holds, are inserted again.
+// value (shift bits). The table grows with the largest minibatch so far. When it grows, the
+// vertices of the frontier, the only ones that it holds, are inserted into the larger table.
 type hash struct {
 	table   []uint64
 	shift   int
 	version uint64
-	slots   int // the slot of a vertex is vertex * random.Golden >> slots
+	// number of bits by which vertex * random.Golden is shifted right to give the vertex's slot
+	slots int
 }
 
 const vertexBits = 31

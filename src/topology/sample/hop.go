@@ -28,7 +28,7 @@ const chunkEdges = 2048
 //	number   table, rows, frontier       finds all entries in the cache (vertexMap)
 type hop struct {
 	topology *Topology
-	rows     []int64 // row pointers of the rows from vertex first on
+	rows     []int64 // row pointers; rows[0] is that of the vertex first
 	first    graph.VertexID
 	vertices []graph.VertexID // [n] the destinations or, with relations, their columns
 	original []int32          // [n] original ids of the destinations
@@ -37,8 +37,9 @@ type hop struct {
 	key      uint64           // key of the draws: Spec.word
 	numbers  numbers          // random numbers of the vertices, if draws use them
 	table    []uint32         // random numbers of all vertices; nil if there is no table
-	host     *cpu.Host        // draws by numbers in a kernel; nil if plain Go does so
-	chunk    int              // largest number of destinations of a chunk
+	// the CPU whose kernel draws by random numbers of vertices; nil if plain Go draws
+	host  *cpu.Host
+	chunk int // largest number of destinations of a chunk
 
 	begin  []int64 // [n] beginning of each destination's row in Indices
 	degree []int64 // [n] number of edges that each destination may draw, without skipped ones
@@ -47,7 +48,9 @@ type hop struct {
 	indptr []int64          // [n+1] result: row pointers
 	drawn  []graph.VertexID // [indptr[n]] result: the neighbours drawn
 
-	near       []uint64 // edges drawn likelier, by the factor favour (Near.Edges); nil if none
+	// set of the edges (Near.Edges) that are drawn likelier, by the factor favour; nil if there are
+	// none
+	near       []uint64
 	favour     float64
 	nearDegree []int64 // [n] number of near neighbours of each destination
 	nearDrawn  []int64 // [n] number of near neighbours that each destination draws
@@ -107,10 +110,10 @@ func (h *hop) locate(lo, hi int) int64 {
 	return edges
 }
 
-// count draws how many neighbours each of destinations [lo,hi) draws, and completes locate. For
-// independent trials of equal probability, the neighbours drawn are a uniform subset once their
-// number is known, so draw chooses them as for a fanout. The cost grows with the edges drawn, not
-// with the length of the row.
+// count is the second half of locate for kind Poisson: it draws how many neighbours each of the
+// destinations [lo,hi) draws, and sets indptr. If all neighbours are equally likely, any subset of
+// the drawn size is equally likely too. So draw can choose the neighbours afterwards, as for a
+// fanout of that size. The cost grows with the edges drawn, not with the length of the row.
 func (h *hop) count(lo, hi int) int64 {
 	if h.near != nil {
 		h.countNear(lo, hi)
@@ -137,7 +140,7 @@ func (h *hop) count(lo, hi int) int64 {
 // drawer is the scratch memory of one goroutine that draws.
 type drawer struct {
 	picks picks
-	// nears are the near neighbours of one destination, others its other neighbours.
+	// near neighbours of one destination (nears), and its other neighbours (others)
 	nears, others members
 	pos           []int64        // positions in Indices of the edges of one chunk
 	found         []uint64       // neighbours of one destination that may be drawn
@@ -233,7 +236,8 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	}
 }
 
-// place stores the positions of drawn edges. The argument pos begins with those of destination lo.
+// place stores the positions of drawn edges in h.places. The first numbers in the argument pos are
+// the positions of the edges of destination lo.
 func (h *hop) place(lo int, pos []int64) {
 	if h.places == nil {
 		return
@@ -243,7 +247,8 @@ func (h *hop) place(lo int, pos []int64) {
 	}
 }
 
-// drawRest draws all edges of the row of destination i that are not left out.
+// drawRest draws all edges of the row of destination i, except those that the minibatch leaves out.
+// The argument without has the places of these edges in the row.
 func (d *drawer) drawRest(h *hop, i int, without []int64) {
 	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.degree[i])))
 	pos := d.pos[:h.degree[i]]
@@ -282,7 +287,8 @@ func (h *hop) weigh(lo, hi int, pos []int64) {
 	}
 }
 
-// inverse returns the factor of the weights of a destination's edges: 1/q for kind Poisson, else 1.
+// inverse returns the factor of the weights of a destination's edges: 1/q for kind Poisson, where
+// an edge is drawn with probability q, and 1 for other kinds.
 func (h *hop) inverse(i int) float32 {
 	if !h.poisson || h.degree[i] <= h.fanout {
 		return 1
@@ -314,7 +320,7 @@ func asVertices(rows []int32) []graph.VertexID {
 	return unsafe.Slice((*graph.VertexID)(unsafe.SliceData(rows)), len(rows))
 }
 
-// asRows is the inverse of asVertices.
+// asRows returns the memory of vertex ids as local numbers. It is the inverse of asVertices.
 func asRows(vertices []graph.VertexID) []int32 {
 	return unsafe.Slice((*int32)(unsafe.SliceData(vertices)), len(vertices))
 }

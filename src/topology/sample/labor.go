@@ -72,7 +72,8 @@ func (s Spec) Numbered() bool {
 	return s.kind() == Labor || s.kind() == Poisson && s.Numbers.Shared
 }
 
-// checkNumbers is Spec.Check for kinds that may draw by numbers.
+// checkNumbers does what Spec.Check does, for the kinds that may draw by random numbers of
+// vertices.
 func checkNumbers(s Spec) error {
 	var lasts error
 	if d := s.Numbers.Dependency; d < 0 || d > MaxDependency {
@@ -92,8 +93,8 @@ func (s Spec) word(k Key, h int) uint64 {
 	return fold(numbering, k.Seed, k.Stream/s.Common(), h)
 }
 
-// moment is the step for which a vertex's number is wanted. In the zero moment, vertices have no
-// numbers.
+// moment is the step of training for which the random numbers of vertices are computed. In the zero
+// moment, vertices have no numbers.
 type moment struct {
 	step   int    // number of the step, counted over epochs
 	lasts  int    // number of steps that a number lasts
@@ -202,7 +203,8 @@ func (h *hop) bounds(i int) bounds {
 	return bounds{below(ofNear), below(ofOthers)}
 }
 
-// inverseBelow returns 1/q for neighbours that are drawn below a bound.
+// inverseBelow returns 1/q, where q is the probability that the random number of a vertex is below
+// the bound.
 func inverseBelow(bound uint64) float32 { return float32(numbersEnd / float64(bound)) }
 
 // isNear reports whether an edge is one of Near.Edges.
@@ -232,7 +234,8 @@ func (h *hop) touch(lo, hi int) (sum graph.VertexID) {
 // touched is the length of the longest rows that touch reads: the processor prefetches longer ones.
 const touched = 1024
 
-// blockNumbers is the number of neighbours that candidates examines before it makes more room.
+// blockNumbers is the number of neighbours that the method candidates examines before it makes room
+// for more results.
 const blockNumbers = 1024
 
 // candidates returns the neighbours of destination i with numbers below a bound, in the order of
@@ -271,7 +274,7 @@ func keepBelow(found []uint64, n int, table []uint32, row []graph.VertexID, firs
 	return n
 }
 
-// growKeeping is mem.Grow, but keeps the first n items.
+// growKeeping works like mem.Grow, but keeps the first n items.
 func growKeeping(s []uint64, n, size int) []uint64 {
 	if size <= cap(s) {
 		return s[:size]
@@ -313,7 +316,7 @@ func nth(words []uint64, n int) uint64 {
 			count++
 		}
 	}
-	for ; count < n; count++ { // the smallest above guess
+	for ; count < n; count++ { // guess becomes the smallest word above guess
 		next := uint64(math.MaxUint64)
 		for _, w := range words {
 			if w > guess {
@@ -322,7 +325,8 @@ func nth(words []uint64, n int) uint64 {
 		}
 		guess = next
 	}
-	for count++; count > n; count-- { // the largest not above guess
+	// guess becomes one less than the largest word that is not above guess
+	for count++; count > n; count-- {
 		next := uint64(0)
 		for _, w := range words {
 			if w <= guess {

@@ -26,7 +26,7 @@ const LADIES Kind = "ladies"
 // Ladies is the sampler of kind LADIES. Its memory grows with the largest set of in-neighbours so
 // far.
 type Ladies struct {
-	fused *Fused // expands a hop to all in-neighbours, and draws evaluation minibatches
+	fused *Fused // expands a hop to all in-neighbours, and draws minibatches for evaluation
 	layer
 }
 
@@ -48,7 +48,7 @@ func newLadies(t *Topology, o Options) (Sampler, error) {
 	return &Ladies{fused: s.(*Fused)}, nil
 }
 
-// checkVertices is Spec.Check for kind LADIES.
+// checkVertices does what Spec.Check does, for kind LADIES.
 func checkVertices(s Spec) error {
 	if len(s.Vertices) == 0 {
 		return fmt.Errorf("sample.layer_vertices is empty; give a number for every layer, seed " +
@@ -209,7 +209,9 @@ func (s *layer) weigh(sums []float32) {
 		}
 		for i, w := range b.Weights[b.Indptr[d]:b.Indptr[d+1]] {
 			share := float64(w) / total
-			s.mass[row[i]] += float64(share * share) // rounded before the sum: equal everywhere
+			// the conversion rounds the square before it is added, so that all machines get the
+			// same sum
+			s.mass[row[i]] += float64(share * share)
 		}
 	}
 }

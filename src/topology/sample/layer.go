@@ -28,11 +28,13 @@ import (
 type Layer struct {
 	layer
 	Own []uint32 // [3n] vertices found here, each with the 64 bits of its mass, low word first
-	All []uint32 // Own of all ranks
+	All []uint32 // the lists Own of all ranks, one after the other
 
-	found, all []graph.VertexID // vertices of All: with duplicates, and without
-	at         []int32          // [found] position of each vertex in all
-	sum        []float64        // [all] masses, then probabilities
+	// the vertices of All: found has duplicates, all has each vertex once
+	found, all []graph.VertexID
+	// [length of found] position in the list all of each vertex of found
+	at  []int32
+	sum []float64 // [length of all] mass of each vertex of all, later its probability
 }
 
 // candidateWords is the number of words of a candidate: a vertex that a rank has found, and its
@@ -118,8 +120,9 @@ func (l *Layer) Expect(o *Owners, rank int, count []int) error {
 	return nil
 }
 
-// Choose draws hop h from the vertices that all ranks have found. The argument count has their
-// number for each rank. In all else it does what Draw does.
+// Choose draws hop h from the vertices that all ranks have found. The argument count has, for each
+// rank, the number of vertices that it has found. Apart from the way of drawing, Choose does what
+// Draw does.
 func (s *Split) Choose(mb *Minibatch, l *Layer, count []int, c *Crossing, h int, train bool,
 	key Key, edges *uint64) error {
 	f, spec := s.fused, s.fused.options.spec(train)

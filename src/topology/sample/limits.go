@@ -6,9 +6,10 @@ type Limits struct {
 	Edges    []int // [hops] number of edges of each hop, seed hop first
 }
 
-// Limits returns the limits for a graph without relations with the given numbers of vertices and
-// edges. ok is false for a kind that may draw more neighbours of a vertex than its fanout, or whose
-// options do not bound the number for each vertex.
+// Limits returns the limits of minibatches in a graph without relations that has the given numbers
+// of vertices and edges. The result ok is false for kind Poisson, which may draw more neighbours of
+// a vertex than the fanout says, and for kind LADIES, whose options do not limit the neighbours of
+// a single vertex.
 func (s Spec) Limits(seeds, vertices int, edges int64) (l Limits, ok bool) {
 	if s.kind() != Neighbour && s.kind() != Labor {
 		return l, false

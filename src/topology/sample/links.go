@@ -17,7 +17,7 @@ import (
 // replaces an end of the link.
 type Negatives struct {
 	Kind  string // NegativesUniform or another; "" if links have labels, no negatives
-	Count int    // number of negatives of a link, >= 1; ignored for NegativesBatch
+	Count int    // number of negatives of each link, >= 1; ignored for NegativesBatch
 }
 
 // The kinds of negatives.
@@ -67,23 +67,24 @@ type LinkOptions struct {
 	Exclude   bool   // do not sample the minibatch's links, or their reverses, as edges
 	// Labels of all links, as words, the same number of words for each link; nil if there are none.
 	Labels []int32
-	// Vertex types of the links' ends. 0: the first type, the only one of a graph without types.
+	// Vertex types of the sources and of the targets of links; both are 0 in a graph without types.
 	Source, Target int
 }
 
-// tries is the largest number of times that a negative is drawn. After that the link has one
-// negative less. This may happen if nearly all pairs are links.
+// tries is the largest number of times that one negative is drawn before the program gives it up.
+// The link then has one negative less. This may happen if nearly all pairs of vertices are links.
 const tries = 64
 
-// Links are training links. Streams cuts the numbers of the links into minibatches. The seeds of a
-// minibatch are the distinct ends of its links and negatives, in first-seen order:
+// Links are training links. Streams distributes the links over minibatches, by their indices. The
+// seeds of a minibatch are the distinct ends of its links and negatives, in first-seen order:
 //
 //	links      a->b  c->d        negatives of each   e f | g h
 //	seeds      a b c d e f g h   each once
 //	truth      2 links, 2 negatives; pairs of rows: ab ae af, cd cg ch
 //
-// A negative depends only on (run seed, epoch, step, stream, link or chunk of links, its number).
-// Links are safe for concurrent use.
+// A negative depends only on the seed of the run, the epoch, the step, the stream, the link (or the
+// chunk of links that share negatives), and the index of the negative. Links are safe for
+// concurrent use.
 type Links struct {
 	options  LinkOptions
 	seed     uint64
@@ -95,7 +96,7 @@ type Links struct {
 	choices [][2]choices
 
 	mu    sync.Mutex
-	kept  [16]rated // the last minibatches, as callers ask for the same one several times
+	kept  [16]rated // the minibatches made last; several callers ask for the same one
 	turn  int
 	place map[graph.VertexID]int32
 	division
@@ -108,10 +109,11 @@ type rated struct {
 	seeds               []graph.VertexID
 	truth               []int32
 	labels              int         // number of label words at the end of truth
-	without             []exclusion // edges left out, sorted
+	without             []exclusion // edges that the minibatch leaves out, sorted
 }
 
-// exclusion is an edge that is not drawn, from the vertex source into the seed number row.
+// exclusion is an edge that is not drawn. It leads from the vertex source to the seed with the
+// index row.
 type exclusion struct {
 	row    int32
 	source graph.VertexID
@@ -160,7 +162,7 @@ func (c *choices) list(of *graph.Columns, kind int, lo, hi graph.VertexID) {
 	})
 }
 
-// at returns choice n.
+// The method at returns the n-th of the choices, counted from 0.
 func (c *choices) at(n int) graph.VertexID {
 	i, _ := slices.BinarySearch(c.ends, n+1)
 	if i > 0 {
@@ -385,8 +387,8 @@ func (o *leftOut) of(i int) []graph.VertexID {
 // clear makes the list empty.
 func (o *leftOut) clear() { o.start, o.from = append(o.start[:0], 0), o.from[:0] }
 
-// add adds the sources that vertex i leaves out. The argument i is greater than all vertices added
-// before.
+// add adds the sources that vertex i leaves out. The argument i must be greater than the argument i
+// of all calls before.
 func (o *leftOut) add(i int, from []graph.VertexID) {
 	for len(o.start) <= i { // vertices in between leave nothing out
 		o.start = append(o.start, int32(len(o.from)))
@@ -434,8 +436,8 @@ type skips struct {
 	start []int32 // [n+1] destination i skips place[start[i]:start[i+1]]
 	place []int64 // places of the skipped edges in the row, ascending
 	list  leftOut // edges that the frontier leaves out, looked up by find
-	// In a graph with relations, destinations are columns: the first column of the relation being
-	// drawn.
+	// index of the first column of the relation that is being drawn; only in a graph with
+	// relations, where the destinations of the hop are columns
 	first int
 }
 
@@ -487,8 +489,9 @@ func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID,
 // clear makes all destinations draw from whole rows.
 func (k *skips) clear() { k.start, k.place, k.first = append(k.start[:0], 0), k.place[:0], 0 }
 
-// column finds the places that a column of destination d skips. It reports whether any edges
-// remain.
+// column finds the edges of a column of destination d that the minibatch leaves out, and adds their
+// places in the row to k. If it leaves out all edges of the column, column adds nothing and returns
+// false, so that the hop has no row for this column.
 func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool {
 	row := t.row(column)
 	if len(k.list.start) == 0 {
@@ -507,8 +510,9 @@ func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool
 	return false
 }
 
-// put adds destination i, greater than all added before. The argument row has its in-neighbours,
-// and the argument skipped has the vertices that it skips.
+// put adds the places that destination i skips. The argument i must be greater than in all calls
+// before. The argument row has the in-neighbours of the destination, and the argument skipped has
+// those of them that it skips.
 func (k *skips) put(i int, row, skipped []graph.VertexID) {
 	for len(k.start) <= i { // destinations in between skip nothing
 		k.start = append(k.start, int32(len(k.place)))
@@ -529,7 +533,7 @@ func (k *skips) row(row, skipped []graph.VertexID) {
 	k.start = append(k.start, int32(len(k.place)))
 }
 
-// names reports whether u is one of ascending vertices.
+// names reports whether u is in the list, which is in ascending order.
 func names(list []graph.VertexID, u graph.VertexID) bool {
 	if len(list) <= 8 {
 		return slices.Contains(list, u)
@@ -539,7 +543,8 @@ func names(list []graph.VertexID, u graph.VertexID) bool {
 }
 
 // pass turns positions among the edges that are not skipped into positions among all edges of the
-// row. The row starts at begin.
+// row. The row starts at the position begin, and the argument without has the places of the skipped
+// edges in the row.
 func pass(pos []int64, begin int64, without []int64) {
 	for i, p := range pos {
 		for _, at := range without {

@@ -10,12 +10,13 @@ import (
 // minibatch.
 type Load struct {
 	Destinations, Edges int
-	Cross               int   // number of edges from sources of other ranks
-	Own                 int   // own sources; in the last hop, only those that the rank reads
-	Others              int   // number of sources of other ranks
-	Far                 int   // number of sources of ranks on other nodes
-	Bytes, FarBytes     int64 // bytes of feature rows of Others and Far that the input layer reads
-	Wanted              int   // number of own vertices that other ranks read, counted for each rank
+	Cross               int // number of edges from sources of other ranks
+	// number of own sources; in the last hop, only of those that the rank reads
+	Own             int
+	Others          int   // number of sources of other ranks
+	Far             int   // number of sources of ranks on other nodes
+	Bytes, FarBytes int64 // bytes of feature rows of Others and Far that the input layer reads
+	Wanted          int   // number of own vertices that other ranks read, counted for each rank
 }
 
 // NewLoads makes room for the loads of the given number of ranks in minibatches of the given number
@@ -31,10 +32,10 @@ func NewLoads(ranks, layers int) [][]Load {
 // Sources returns the number of sources of the share.
 func (l Load) Sources() int { return l.Own + l.Others }
 
-// Loads sets loads[r][l] to the share of rank r in Blocks[l]. ownerOf returns the rank of a vertex,
-// and perNode consecutive ranks are a node. The function rowOf returns the bytes of a vertex's
-// feature row, and false for a vertex without features, which is no source of the input layer. If
-// rowOf is nil, bytes are not counted. O(K L + V + E).
+// Loads sets loads[r][l] to the share of rank r in Blocks[l]. The function ownerOf returns the rank
+// that owns a vertex. Each node has perNode consecutive ranks. The function rowOf returns the bytes
+// of a vertex's feature row, and false for a vertex without features, which is no source of the
+// input layer. If rowOf is nil, bytes are not counted. O(K L + V + E).
 func (m *Minibatch) Loads(ownerOf func(graph.VertexID) int, perNode int,
 	rowOf func(graph.VertexID) (int64, bool), loads [][]Load) {
 	perNode = max(1, perNode)

@@ -28,9 +28,9 @@ import (
 type Near struct {
 	Vertices [][]uint64 // bit v%64 of word v/64 is vertex v
 	// Only for kind Poisson: bit e%64 of word e/64 says whether edge e comes from a near vertex,
-	// Graph.Indices[e]. With it, a draw learns about 64 neighbours in one read. Without it, each
-	// neighbour would cost a read of Vertices. There is one spare word, because a row may begin
-	// within a word.
+	// Graph.Indices[e]. With these bits, a draw learns about 64 neighbours in one read. Without
+	// them, each neighbour would cost a read of Vertices. Each set has one spare word at its end,
+	// because a draw reads two words at once: the edges of a row may begin within a word.
 	Edges [][]uint64
 }
 
@@ -115,8 +115,8 @@ func (n Near) Digest() uint64 {
 	return h.Sum64()
 }
 
-// likelier returns the set of near vertices (or edges) of a hop, counted from 0. It returns nil if
-// the minibatch does not favour near vertices.
+// likelier returns, from Near.Vertices or Near.Edges, the set for the hop with the index hop. It
+// returns nil if the minibatch does not favour near vertices.
 func likelier(sets [][]uint64, hop int, key Key) []uint64 {
 	if sets == nil || key.Favour <= 1 {
 		return nil
@@ -179,8 +179,8 @@ func (h *hop) countNear(lo, hi int) {
 	}
 }
 
-// drawNear draws how many near and how many other neighbours destination i draws, and returns the
-// sum.
+// drawNear draws two numbers: how many near neighbours destination i draws, and how many others. It
+// returns the sum of both.
 func (h *hop) drawNear(i int, s *stream) int64 {
 	near := h.nearDegree[i]
 	ofNear, ofOthers := favour(h.degree[i], near, h.fanout, h.favour)
@@ -284,8 +284,8 @@ func (d *drawer) pick(pos []int64, begin, n int64, of *members, s stream) {
 	}
 }
 
-// weighNear sets the weights of the edges that destination i drew to 1/q. chooseNear has ordered
-// the edges.
+// weighNear sets the weights of the edges that destination i drew to 1/q. It relies on the order of
+// chooseNear, which puts edges from near neighbours first.
 func (h *hop) weighNear(weights []float32, i int) {
 	ofNear, ofOthers := favour(h.degree[i], h.nearDegree[i], h.fanout, h.favour)
 	ofEach, drawn := float32(1/ofNear), int(h.nearDrawn[i])

@@ -25,8 +25,10 @@ const denseVertices = 1 << 26
 // Options says what a Sampler draws, and how it works. Only Spec and Eval change the minibatches.
 type Options struct {
 	Spec
-	Eval    Spec // for SampleEval, with the same number of hops; zero: Spec without its Links
-	Workers int  // goroutines that share one minibatch; 0 means 1
+	// Spec of SampleEval, with the same number of hops; if it is the zero Spec, SampleEval uses the
+	// field Spec, but leaves no edges out
+	Eval    Spec
+	Workers int // goroutines that share one minibatch; 0 means 1
 	// Largest number of seeds of a minibatch; 0 means any number, but then the vertex map is
 	// cleared more often.
 	MaxSeeds    int
@@ -38,9 +40,10 @@ type Options struct {
 
 	// Number of bits of a vertex map's values; 0 means the number needed. Tests set it so that
 	// versions wrap.
-	valueBits   int
-	maxEdges    int // most edges of a hop; 0 means the most that a transpose can number
-	minParallel int // fewest edges of a hop that workers share; 0 means parallelEdges
+	valueBits int
+	// largest number of edges of a hop; 0 means the largest that a transpose can number
+	maxEdges    int
+	minParallel int // smallest number of edges of a hop that workers share; 0 means parallelEdges
 }
 
 // parallelEdges is the size of a hop below which starting goroutines costs more than they save.
@@ -135,8 +138,9 @@ func (t *Topology) check() error {
 	return nil
 }
 
-// mapBits returns the number of bits that a value of the vertex map needs, at most 31. Values are
-// local numbers and, for parallel renumbering, also frontier length + edge position.
+// mapBits returns the number of bits that a value of the vertex map needs, at most 31. A value is
+// the local number of a vertex. For parallel renumbering, it may also be the sum of the frontier's
+// length and the position of an edge.
 func (o *Options) mapBits(t *Topology, edges int64) int {
 	vertices := len(t.Original)
 	if !t.Columns.Plain() { // fanouts by relation: one worker renumbers each hop

@@ -7,9 +7,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Several workers share a hop: ranges of destinations while drawing, ranges of edges while
-// renumbering. Ranges write to disjoint memory, and the start of a range is a sum of counts in
-// range order, so the number of workers affects only the time.
+// Several workers share a hop. While they draw, each of them has a range of the destinations; while
+// they renumber, each has a range of the edges. Ranges write to disjoint memory, and the start of a
+// range is a sum of counts in range order, so the number of workers affects only the time.
 
 // worker is one of the goroutines that share a minibatch. It runs for one phase; its scratch memory
 // is kept.
@@ -29,8 +29,8 @@ func newWorker(s *Fused, i int) worker {
 	}}
 }
 
-// all runs phase on every worker and waits. If a worker hits a fault in a mapped file, all returns
-// it as an error.
+// The method all runs the function phase on every worker, and waits until all have finished. If a
+// worker hits a fault in a mapped file, all returns it as an error.
 func (s *Fused) all(phase func(s *Fused, w int)) error {
 	s.phase = phase
 	s.wait.Add(len(s.workers))
@@ -47,8 +47,8 @@ func (s *Fused) all(phase func(s *Fused, w int)) error {
 	return nil
 }
 
-// addCounts replaces the count of every range by start + the counts of the ranges before it, and
-// returns start + all counts.
+// addCounts replaces the count of every range by the sum of start and the counts of all ranges
+// before this one. It returns the sum of start and all counts.
 func (s *Fused) addCounts(start int) int {
 	for i := range s.workers {
 		w := &s.workers[i]
@@ -57,17 +57,18 @@ func (s *Fused) addCounts(start int) int {
 	return start
 }
 
-// shared reports whether a hop with this many edges is worth sharing.
+// shared reports whether a hop with this many edges is large enough for several workers.
 func (s *Fused) shared(edges int) bool {
 	return len(s.workers) > 1 && edges >= s.options.minParallel
 }
 
-// split returns range w of n items.
+// split cuts n items into one range for each worker, and returns the range [lo, hi) of worker w.
 func (s *Fused) split(n, w int) (lo, hi int) {
 	return n * w / len(s.workers), n * (w + 1) / len(s.workers)
 }
 
-// splitByEdges returns range w of the destinations; all ranges have about the same number of edges.
+// splitByEdges cuts the destinations into one range for each worker, so that all ranges have about
+// the same number of edges. It returns the range [lo, hi) of worker w.
 func (s *Fused) splitByEdges(w int) (lo, hi int) {
 	ends := s.hop.indptr[1:]
 	from, to := s.split(len(s.hop.drawn), w)
@@ -106,9 +107,9 @@ func (s *Fused) shiftRange(w int) {
 	}
 }
 
-// renumberShared does what renumberAlone does, on all workers: it draws, lets every edge claim its
-// vertex, counts the won claims in each range, numbers the winners in edge order, and gives the
-// other edges the number of their winner.
+// renumberShared does what renumberAlone does, on all workers. It draws the neighbours, and lets
+// every edge claim its vertex. Then it counts the won claims in each range, numbers the winners in
+// the order of the edges, and gives the other edges the number of their winner.
 func (s *Fused) renumberShared(n int) (int, error) {
 	edges := len(s.hop.drawn)
 	s.values = mem.Grow(s.values, edges)
@@ -145,8 +146,8 @@ func (s *Fused) resolveRange(w int) {
 		len(s.hop.vertices)+lo)
 }
 
-// appendRange appends the vertices whose claims range w has won. No later phase of this hop reads
-// the claims, so the map can already store the numbers.
+// appendRange appends the vertices for which an edge of range w has won the claim. No later phase
+// of this hop reads the claims, so the map can already store the numbers.
 func (s *Fused) appendRange(w int) {
 	lo, hi := s.split(len(s.hop.drawn), w)
 	n, from := len(s.hop.vertices), s.workers[w].count

@@ -15,8 +15,9 @@ import (
 //	rank 1     rates a->b        gets a, and gives c
 //
 // For these links Divide returns what Truth returns, in the memory of dst if it fits. It sets in c
-// which embeddings the rank gets from other ranks and gives to them. Rows are [own seeds | seeds of
-// other ranks, by rank], each in the order of seeds.
+// which embeddings the rank gets from other ranks and gives to them. The rows of embeddings are
+// those of the own seeds, and then those of the seeds of other ranks, by rank. Within each rank,
+// rows are in the order of the seeds.
 func (l *Links) Divide(c *Crossing, dst []byte, key Key, o *Owners, member int) []byte {
 	c.size(o.Size)
 	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {

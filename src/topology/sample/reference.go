@@ -10,13 +10,13 @@ import (
 )
 
 // Reference samples a minibatch with plain maps and loops. The Sampler of the Spec must give the
-// same bits; if the topology has weights, with Options.Weights. The topology t must hold all rows,
-// and the seeds must be distinct vertices of it. The caller frees the result.
+// same bits. If the topology has weights, that Sampler must have Options.Weights set. The topology
+// t must hold all rows, and the seeds must be distinct vertices of it. The caller frees the result.
 func Reference(t *Topology, spec Spec, seeds []graph.VertexID, key Key) *Minibatch {
 	return referenceNear(t, spec, Near{}, seeds, key)
 }
 
-// referenceNear is Reference with Options.Near.
+// referenceNear does what Reference does, with Options.Near.
 func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, key Key) *Minibatch {
 	layers := spec.Hops()
 	m := &Minibatch{Blocks: make([]graph.Block, layers),
@@ -164,7 +164,8 @@ func referenceColumns(t *Topology, destinations []graph.VertexID, spec Spec, h i
 	return b
 }
 
-// referenceRow returns the edges that v may draw: all but those of the minibatch's links.
+// referenceRow returns the edges that v may draw: all except those that the minibatch leaves out
+// because they are its links.
 func referenceRow(t *Topology, v graph.VertexID, spec Spec, key Key) (row []int64) {
 	var without map[graph.VertexID]bool
 	if spec.Links.Excludes() {

@@ -40,9 +40,9 @@ type Remote struct {
 	layer Ladies // draws for kind LADIES, by means of fused
 }
 
-// NewRemote makes a Remote over rows of consecutive vertices. Workers is ignored, as several
-// minibatches are prepared at the same time. Near vertices work only with kind LADIES: for other
-// kinds the owners draw, and they do not know what is near to the asker.
+// NewRemote makes a Remote over rows of consecutive vertices. The option Workers is ignored,
+// because several minibatches are prepared at the same time. Near vertices work only with kind
+// LADIES: for other kinds the owners draw, and they do not know what is near to the asker.
 func NewRemote(t *Topology, o Options) (*Remote, error) {
 	o.Workers = 1
 	var weights, near error
@@ -84,14 +84,14 @@ func (r *Remote) Begin(mb *Minibatch, seeds []graph.VertexID, hops int) error {
 
 // Reply has the sizes, in bytes, of what an owner returns about a column (without relations, a
 // vertex). Size bytes hold the number of neighbours drawn. Total bytes hold the number of all
-// neighbours or the sum of their weights. Edge bytes hold each neighbour drawn, with what it
-// carries.
+// neighbours or the sum of their weights. Edge bytes hold each neighbour drawn, and what is sent
+// with it (Carried).
 type Reply struct {
 	Size, Total, Edge int
 	Carried
 }
 
-// Carried says what is sent with each neighbour, in this order.
+// Carried says which words follow each neighbour in a message, in this order.
 type Carried struct {
 	Weights bool // the weight of the edge
 	Places  bool // the position of the edge in the whole topology
@@ -148,24 +148,27 @@ type Asking struct {
 	near   []uint64 // set of the vertices that the asker draws likelier; nil if there are none
 	layer  int      // number of vertices that the asker draws for the layer; 0 if owners draw
 
-	// What is sent to the owners and received from them, without the asker's own vertices.
+	// The fields Count to Neighbours are what the asker sends to the owners and receives from them.
+	// The asker's own vertices are not in them.
 	Count []int // [K] number of columns asked from each rank
 	Words []int // [K] number of words of IDs for each rank
-	// By rank, then in frontier order. Behind each vertex are the complements of the vertices whose
-	// edges to it are left out, ascending.
+	// Vertices that owners are asked about: by owner, and for each owner in frontier order. After
+	// each vertex follow the sources whose edges to it are left out, ascending, each as the
+	// complement ^u of its id u.
 	IDs []graph.VertexID
 	// Reply.Column() bytes about each column asked for, in the order that Remote describes.
-	Sizes      []byte
-	Neighbours []graph.VertexID // [E] in the order of Sizes, each before its carried words
+	Sizes []byte
+	// [E] in the order of Sizes; the words that are sent with each neighbour (Carried) follow it
+	Neighbours []graph.VertexID
 
 	asked int // number of vertices asked for
 	rank  int
-	owner []int32          // [n] owner of each frontier vertex
-	own   []graph.VertexID // own vertices of the asker, in frontier order, laid out as IDs
+	owner []int32          // [length of the frontier] owner of each vertex of the frontier
+	own   []graph.VertexID // own vertices of the asker, in frontier order, in the form of IDs
 	list  leftOut          // edges that the frontier leaves out
 	mine  Answer           // draws for the vertices in own
 	next  []cursor         // [K] position in the answer of each rank
-	words [1]int           // len(own), and Word, in the form of arguments of Answer
+	words [1]int           // words has len(own), and word has Word, in the form that Answer takes
 	word  [1]uint64
 }
 
@@ -256,7 +259,7 @@ func (a *Asking) rewind() {
 	}
 }
 
-// Vertices returns how many vertices other ranks are asked for.
+// Vertices returns the number of vertices about which other ranks are asked.
 func (a *Asking) Vertices() int { return a.asked }
 
 // size reads the number of neighbours in row i of an answer.
@@ -280,9 +283,9 @@ func (r Reply) total(rows []byte, i int) float64 {
 // words returns the number of 4-byte words that a neighbour takes in an answer.
 func (r Reply) words() int { return max(1, r.Edge/VertexBytes) }
 
-// Reserve makes room for the answers about IDs. With nil edges it makes room for Sizes. Once these
-// have arrived, it is called again to make room for Neighbours; then edges [K] has the number of
-// neighbours that each rank returns (method Edges).
+// Reserve makes room for the answers about IDs. If edges is nil, it makes room for Sizes. Once the
+// Sizes have arrived, the caller calls Reserve again, to make room for Neighbours. In that call,
+// edges [K] has the number of neighbours that each rank returns (method Edges).
 func (a *Asking) Reserve(edges []int) {
 	total := 0
 	if edges == nil {
@@ -348,8 +351,9 @@ func (r *Remote) Draw(a *Asking) error {
 }
 
 // Extend makes the block of hop h, counted from 1, once the answers for the Asking a have arrived
-// and Draw has been called. It appends new vertices to the frontier. Its cost is that of numbering
-// the edges and the frontier, because another Remote may have numbered the frontier before.
+// and Draw has been called. It appends new vertices to the frontier. It numbers the vertices of the
+// edges, and of the frontier once more, because the hop before may have been made by another
+// Remote.
 func (r *Remote) Extend(mb *Minibatch, h int, a *Asking) error {
 	s, block := r.fused, &mb.Blocks[len(mb.Blocks)-h]
 	extend := func() error { return s.extend(block, a) }
@@ -454,7 +458,7 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 	}
 	if len(block.Ends) > 0 {
 		left := dropEmpty(block, totals)
-		if a.kind != Poisson { // only the totals of Poisson are read
+		if a.kind != Poisson { // layers read the totals only for kind Poisson
 			left = 0
 		}
 		s.mb.Totals = s.mb.Totals[:before+left]
@@ -462,13 +466,15 @@ func (s *Fused) join(block *graph.Block, a *Asking) error {
 	return nil
 }
 
-// dropEmpty drops the columns without edges from a block, and from its totals if it has any: only
-// the owners knew which columns have none. It returns the number of remaining totals.
+// dropEmpty drops the columns without edges from a block, and from its totals if it has any. The
+// asker could not leave them out before, because only the owners knew which columns have no edges.
+// dropEmpty returns the number of remaining totals.
 func dropEmpty(block *graph.Block, totals []float64) int {
 	rows, row := 0, 0
 	for r, end := range block.Ends {
 		for ; row < int(end); row++ {
-			if len(totals) > 0 { // a column may have edges but have drawn none
+			// totals also count the edges of a column that has drawn none of its edges
+			if len(totals) > 0 {
 				if totals[row] == 0 {
 					continue
 				}

@@ -31,9 +31,10 @@ func (r *Reader) Key(epoch, item int) Key {
 		Stream: r.First + item%r.Count, Favour: r.Favour}
 }
 
-// Minibatches yields n items of an epoch; the argument first is the number of the first. It samples
-// each item when it is requested, over the previous one. An error ends the sequence and is stored
-// in fault. If o.MaxSeeds is 0, it is set for training.
+// Minibatches yields n items of an epoch; the argument first is the index of the first of them. It
+// samples each item when it is requested, over the previous one. An error ends the sequence and is
+// stored in fault. If o.MaxSeeds is 0, the limit is the largest number of seeds of a minibatch in
+// training.
 func (r *Reader) Minibatches(t *Topology, o Options, epoch, first, n int, fault *error,
 ) iter.Seq2[Key, *Minibatch] {
 	return func(yield func(Key, *Minibatch) bool) {
@@ -59,8 +60,9 @@ func (r *Reader) Minibatches(t *Topology, o Options, epoch, first, n int, fault 
 // Replay samples minibatches of a reader without training them. It uses the keys of training, so
 // the draws are the same.
 type Replay struct {
-	Of        *Reader       // the reader whose minibatches it samples; may be changed between calls
-	Sampler   Sampler       // nil if the model reads no neighbours: minibatches are seeds
+	Of *Reader // the reader whose minibatches it samples; may be changed between calls
+	// nil if the model reads no neighbours, so that minibatches are just seeds
+	Sampler   Sampler
 	Minibatch Minibatch     // the last minibatch
 	Took      time.Duration // time to draw the last minibatch
 	// Seeds returns the seeds of a minibatch, in the memory of dst if they fit. If it is nil, they
@@ -70,8 +72,9 @@ type Replay struct {
 	seeds []graph.VertexID
 }
 
-// Replay opens a replay with the sampler of o. If o.MaxSeeds is 0, it is set for training. Without
-// hops, minibatches are just their seeds, as for models that read no neighbours.
+// Replay opens a replay with a sampler that has the options o. If o.MaxSeeds is 0, the limit is the
+// largest number of seeds of a minibatch in training. If o has no hops, as for models that read no
+// neighbours, minibatches are just their seeds.
 func (r *Reader) Replay(t *Topology, o Options) (*Replay, error) {
 	if o.Hops() == 0 {
 		return &Replay{Of: r}, nil
@@ -88,7 +91,8 @@ func (r *Reader) drawn(t *Topology, o Options) (*Replay, error) {
 	return p, err
 }
 
-// At samples an item of an epoch. It returns the item's key, also with an error.
+// The method At samples the minibatch with the index item in the order of an epoch. It returns the
+// key of the minibatch, even if it also returns an error.
 func (p *Replay) At(epoch, item int) (Key, error) {
 	key := p.Of.Key(epoch, item)
 	if p.Seeds == nil {

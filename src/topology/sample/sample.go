@@ -68,7 +68,8 @@ type Topology struct {
 	Weights, WeightSums []float32
 }
 
-// Degree returns the in-degree of a vertex whose row pointer is held.
+// Degree returns the in-degree of a vertex. The topology must have Rows, or hold the row of the
+// vertex.
 func (t *Topology) Degree(v graph.VertexID) int64 {
 	if t.Rows != nil {
 		return t.Rows[v+1] - t.Rows[v]
@@ -77,8 +78,8 @@ func (t *Topology) Degree(v graph.VertexID) int64 {
 	return t.Graph.Indptr[v+1] - t.Graph.Indptr[v]
 }
 
-// rows returns the row pointers of columns (without relations, of vertices), and the first column
-// that has one.
+// rows returns the row pointers of the columns that this rank holds, and the number of the first of
+// them. In a graph without relations, each vertex is one column.
 func (t *Topology) rows() (indptr []int64, first graph.VertexID) {
 	if t.Columns.Plain() {
 		return t.Graph.Indptr, t.First
@@ -114,8 +115,8 @@ func (t *Topology) LinksInto(v graph.VertexID, f func(sources []graph.VertexID))
 //	Transposes[l]  transpose of Blocks[l] for l >= 1; of Blocks[0] only if gradients of the
 //	               input rows are wanted
 //	Others[l]      for a rank's share of a minibatch (Split) and l >= 1: vertices of other ranks,
-//	               which are the last sources of Blocks[l]. Then only the sources before them are
-//	               a prefix of Frontier. nil otherwise
+//	               which are the last sources of Blocks[l], so that only the sources before them
+//	               are a prefix of Frontier; nil in a minibatch that is not shared
 //	Totals         degrees or sums of weights that layers need besides the blocks, see below
 //
 // Totals is for estimates by a Remote, and for minibatches that leave edges out. For each

@@ -2,19 +2,12 @@ package sample
 
 import "fmt"
 
-// Share says which streams a rank trains: at every step one minibatch from each of the Count
-// streams from First on, in order. The ranks of its group train these streams together; Size is
-// their number.
-//
-//	8 streams, 4 ranks
-//	groups of 1      0 1 | 2 3 | 4 5 | 6 7     every rank trains minibatches of its own
-//	groups of 2       0 1 2 3  |  4 5 6 7      two ranks share each minibatch
-//	groups of 4            0 1 2 3 4 5 6 7     all ranks share each minibatch
-//
-// There may be fewer streams than ranks, but not fewer than groups.
+// Share says which streams a rank trains: First, First+1 and so on, Count streams. At every step,
+// the rank trains one minibatch from each of these streams, in this order. It trains them together
+// with the other ranks of its group; a group has Size ranks.
 type Share struct {
 	First, Count int // the streams First to First+Count-1
-	Group, Size  int // number of the rank's group; number of ranks in a group
+	Group, Size  int // index of the rank's group among all groups; number of ranks in each group
 	Member       int // index of the rank in its group
 }
 

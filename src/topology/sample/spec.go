@@ -15,14 +15,16 @@ import (
 // the largest minibatch, it allocates nothing.
 type Sampler interface {
 	// Sample fills mb with the minibatch of seeds, which are distinct; no seeds give empty blocks.
-	// The minibatch depends only on the graph, the Spec, the seeds in their order and the key.
-	// It returns an error for a seed outside the graph (graph.ErrVertexRange) or given twice (both
-	// SeedError), more than MaxSeeds seeds, 2^31 edges in a hop, a topology that does not hold all
-	// rows or whose arrays break the rules of a CSC (graph.LayoutError), and a topology file that
-	// shrank under its mapping. After an error mb holds nothing of use, but the sampler and mb may
-	// be used again.
+	// The minibatch depends only on the graph, the Spec, the seeds in their order and the key. It
+	// returns a SeedError for a seed that is given twice or that the graph does not have
+	// (graph.ErrVertexRange). It returns other errors for more than MaxSeeds seeds, for 2^31 edges
+	// or more in a hop, and for a topology file that shrank while it was mapped. It also returns an
+	// error for a topology that does not hold all rows, or whose arrays break the rules of a CSC
+	// (graph.LayoutError). After an error mb holds nothing of use, but the sampler and mb may be
+	// used again.
 	Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error
-	// SampleEval is Sample with Options.Eval, for minibatches that are not trained.
+	// SampleEval does what Sample does with the Spec in Options.Eval, for minibatches that are not
+	// trained.
 	SampleEval(mb *Minibatch, seeds []graph.VertexID, key Key) error
 	// Bytes returns the current memory of the sampler, without the minibatches that it fills.
 	Bytes() int64
@@ -55,12 +57,11 @@ type Spec struct {
 	Vertices  []int   // for LADIES: number of vertices per hop, seed hop first; each >= 1
 	Weighted  bool    // for LADIES: draws depend on edge weights, as with Options.Weights
 	Numbers   Numbers // random numbers of vertices, for Labor and Poisson
-	// Training links: a minibatch leaves out the edges that are its links. nil: no edge is left
-	// out.
+	// training links, whose edges their minibatch leaves out; nil if no edge is left out
 	Links *Links
 }
 
-// String names the kind and its numbers.
+// String returns the kind, and its fanouts or its numbers of vertices, as text.
 func (s Spec) String() string {
 	switch {
 	case !s.HasFanouts():
@@ -77,8 +78,8 @@ func Neighbours(fanouts ...int) Spec { return Spec{Kind: Neighbour, Fanouts: fan
 // method is one kind of sampling. To add one, write a file with its sampler and a row of methods.
 type method struct {
 	kind      Kind
-	brief     string           // for the page about the configuration
-	fanouts   bool             // Spec.Fanouts says how many neighbours a vertex draws
+	brief     string           // short description, for the page about the configuration
+	fanouts   bool             // Spec.Fanouts says how many neighbours a vertex draws in each hop
 	estimates bool             // edges weigh 1/q, as in Minibatch.Estimates
 	hops      func(Spec) int   // number of blocks of a minibatch
 	check     func(Spec) error // all errors in a Spec with at least one hop

@@ -70,7 +70,7 @@ func NewOwners(rows []int64, size int) *Owners {
 	return o
 }
 
-// Of returns the owner of a vertex of the graph, as an index in the group.
+// The method Of returns the owner of vertex v, as the index of a rank in its group.
 func (o *Owners) Of(v graph.VertexID) int { return int(o.member[o.parts.Find(uint32(v))]) }
 
 // Vertices returns how many vertices a member of a group owns.
@@ -140,12 +140,13 @@ type Crossing struct {
 	// have found.
 	Reads []graph.VertexID
 
-	own int // number of sources before IDs
+	own int // number of sources of the block that come before the vertices in IDs
 
-	// Between Draw and Join, for each source from NumDst on: if this rank owns it, its position in
-	// the own frontier, otherwise ^(its position in IDs).
+	// Set between Draw and Join, for each source of the block that is no destination. If this rank
+	// owns the source, the entry is its position in the own frontier. Otherwise the entry is the
+	// complement ^p of its position p in IDs.
 	place []int32
-	next  []int // [S] where the next vertex of each owner goes in IDs
+	next  []int // [S] where in IDs the next vertex of each owner goes
 }
 
 // Free frees the arrays.
@@ -238,8 +239,8 @@ func (s *Split) Extend(mb *Minibatch, c *Crossing, h int, a *Asking, key Key, ed
 	return nil
 }
 
-// divide keeps own vertices in the frontier, and groups the others by owner. Frontier vertices from
-// n on are new.
+// divide keeps own vertices in the frontier, and groups the others by owner. Only the frontier's
+// vertices from position n on are examined, because the others are own vertices of earlier hops.
 func (s *Split) divide(mb *Minibatch, c *Crossing, n int) {
 	c.size(s.owners.Size)
 	found := mb.Frontier[n:]
@@ -333,7 +334,8 @@ func (s *Split) Serve(mb *Minibatch, c *Crossing) error {
 	})
 }
 
-// Last completes the last block, and the minibatch: Frontier lists all its sources.
+// Last completes the block of the last hop, and the minibatch. After that, Frontier lists all
+// sources of this block.
 func (s *Split) Last(mb *Minibatch, c *Crossing) {
 	s.complete(mb, c, len(mb.Blocks))
 	n := len(mb.Frontier)

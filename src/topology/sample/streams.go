@@ -78,7 +78,8 @@ type Streams struct {
 	offsets   []int            // [K+1] where the seeds of each stream begin in all
 	larger    []int            // [K] step at which the larger pieces of each stream start
 	orders    []order          // [K] shuffled seeds of each stream; one element for SeedsGlobal
-	links     *Links           // links whose numbers the seeds are; nil if seeds are vertices
+	// the links, if seeds are indices of links; nil if seeds are vertices
+	links *Links
 }
 
 // order holds the shuffled seeds of one stream. It keeps two epochs, because the pipeline may
@@ -224,7 +225,8 @@ func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.V
 	return dst
 }
 
-// numbers returns the seeds of a stream at a step: vertices, or numbers of links.
+// numbers returns the seeds of a stream at a step. They are vertices or, if the task is links,
+// indices of links.
 func (s *Streams) numbers(epoch, step, stream int, dst []graph.VertexID) []graph.VertexID {
 	lo, hi := s.bounds(step, stream)
 	k := stream
@@ -258,7 +260,8 @@ func (s *Streams) Source(stream int) (seeds []graph.VertexID, perStep float64) {
 	return seeds, float64(len(seeds)) / float64(s.steps)
 }
 
-// shuffled returns the seeds that order k permutes.
+// shuffled returns the seeds, in their order before the shuffle, that the order with the index k
+// shuffles.
 func (s *Streams) shuffled(k int) []graph.VertexID {
 	if s.options.Seeds == SeedsGlobal {
 		return s.all
@@ -312,7 +315,7 @@ func (s *Streams) GlobalSeeds(step int) int {
 	return n
 }
 
-// bounds returns the range of a stream's piece in its order.
+// bounds returns the range [lo, hi) of the stream's shuffled seeds that is its piece at a step.
 func (s *Streams) bounds(step, stream int) (lo, hi int) {
 	if s.options.Seeds == SeedsGlobal {
 		from, to := cut(len(s.all), s.steps, step)

@@ -7,9 +7,9 @@ import (
 )
 
 // A table has the random numbers of all vertices. With it, the number of a neighbour costs one
-// read, instead of a read of the neighbour's original id and two mixes. A hop gets a table if it
-// looks up more neighbours than the table has entries to renew. If numbers last several steps, few
-// entries are renewed.
+// read, instead of a read of the neighbour's original id and two calls of random.Mix. A hop gets a
+// table if it looks up more neighbours than the table has entries to renew. If numbers last several
+// steps, few entries are renewed.
 
 // Limits for tables. A graph of more than tableVertices gets no table, because a table takes 4
 // bytes a vertex for each hop, and once more if numbers last several steps. If numbers last more
@@ -30,15 +30,17 @@ type tables struct {
 	starts  []int
 }
 
-// table has the numbers that one word keys, for one hop.
+// table has the random numbers of all vertices that one key word gives, for one hop.
 type table struct {
 	word    uint64
 	when    moment
 	numbers []uint32 // [N] number of each vertex; empty if not yet computed
 }
 
-// find returns the numbers of all vertices that a word keys, in minibatches with this many hops. It
-// returns nil if the hop looks up too few neighbours for a table to be worth it.
+// find returns a table of the random numbers that all vertices have at moment m, for draws with the
+// given key word. Minibatches have the given number of hops. The argument neighbours is the number
+// of neighbours whose numbers the hop will look up. If that is too few for a table to be worth its
+// cost, find returns nil.
 func (t *tables) find(m moment, word uint64, original []int32, hops int,
 	neighbours int64) []uint32 {
 	n := len(original)
@@ -51,7 +53,8 @@ func (t *tables) find(m moment, word uint64, original []int32, hops int,
 	case len(t.hops) < hops:
 		at = len(t.hops)
 		t.hops = append(t.hops, table{})
-	case neighbours < int64(n): // words differ at each call, so all entries would change
+	// no hop uses the same word again, so the whole table would be computed for this hop alone
+	case neighbours < int64(n):
 		return nil
 	default:
 		at = t.next % len(t.hops)

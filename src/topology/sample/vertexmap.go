@@ -14,10 +14,11 @@ import (
 // One worker numbers vertices in one pass. Several workers make four passes with a barrier after
 // each, so that "first seen" means the first edge and not the first thread. In pass 1, claim offers
 // a value for each edge's vertex, and the vertex keeps its smallest value. A vertex of the frontier
-// has its local number already, and is offered frontier length + edge position, which is always
-// greater. In pass 2, resolve reads the winners back. In pass 3, the caller numbers the winners in
-// edge order, and settle stores these numbers. In pass 4, the caller gives the other edges the
-// number of their winner.
+// has its local number already. It keeps that number, because the value offered is the length of
+// the frontier plus the edge's position, which is greater than any local number of the frontier. In
+// pass 2, resolve reads the winners back. In pass 3, the caller numbers the winners in edge order,
+// and settle stores these numbers. In pass 4, the caller gives the other edges the number of their
+// winner.
 type vertexMap interface {
 	// reset forgets everything.
 	reset()
@@ -71,7 +72,8 @@ func blocks(vertices []graph.VertexID, f func(block []graph.VertexID, at int)) {
 	}
 }
 
-// dense is a table over all N vertices: entry v is version<<shift | value. Four bytes a vertex.
+// dense is a table with an entry of four bytes for each of all N vertices. The entry of vertex v is
+// version<<shift | value.
 type dense struct {
 	table   []uint32
 	shift   int
