@@ -3,9 +3,10 @@
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const number = v => v == null ? '–' : Math.abs(v) >= 1000 ? Math.round(v).toLocaleString('en').replaceAll(',', '\u202f') : String(+v.toPrecision(4));
 const short = v => Math.abs(v) >= 1e9 ? +(v / 1e9).toPrecision(4) + 'G' : Math.abs(v) >= 1e6 ? +(v / 1e6).toPrecision(4) + 'M' : Math.abs(v) >= 1e4 ? +(v / 1e3).toPrecision(4) + 'k' : String(+v.toPrecision(6));
-const plots = new Map(); // box -> uPlot
+const plots = new Map(); // the uPlot object in each box
 
-// draw replaces the plot of a box by one of its numbers; was is the plot before, whose zoom and hidden curves stay.
+// draw draws the plot of a box anew, from the numbers in the box. The argument was is the plot that
+// the box had before; its zoom and its hidden curves stay.
 function draw(box, was) {
   const spec = JSON.parse(box.querySelector('script').textContent);
   const series = [{label: spec.x, value: (u, v) => v == null ? '–' : spec.atLabels ? spec.atLabels[spec.at.indexOf(v)] ?? number(v) : number(v)}];
@@ -35,13 +36,14 @@ function draw(box, was) {
     const pad = (to - from || Math.abs(to) || 1) * 0.06;
     return [lo ? Math.min(0, from) : from - pad, to + pad];
   };
-  // nearest finds the point of a curve that is closest to the pointer: curves have x of their own.
+  // nearest finds the point of a curve that is closest to the pointer. It has to search, because
+  // each curve has values of x of its own.
   const nearest = (u, s, i) => {
     for (let d = 0; d < u.data[0].length; d++)
       for (const k of [i - d, i + d]) if (u.data[s][k] != null) return k;
     return i;
   };
-  const words = u => { // words at points, and marks above the axis
+  const words = u => { // draws words at points, and marks above the axis
     const ctx = u.ctx, px = devicePixelRatio;
     ctx.save();
     ctx.font = `${12 * px}px system-ui, sans-serif`;
@@ -118,8 +120,9 @@ function watch(root) {
 }
 const redraw = () => plots.forEach(u => u.redraw());
 
-// follow takes over what the server shows now. Zoom, hidden curves, and what is open stay.
-// An answer that fails, as while a file is half written, is followed by others.
+// follow keeps the page up to date with what the server shows. Zoom, hidden curves and open
+// elements stay as they are. If an answer fails, for example because a file is half written, follow
+// asks again.
 async function follow() {
   let text = '';
   for (;;) {

@@ -13,8 +13,9 @@ package fault
 // Enabled reports whether the program can inject faults.
 const Enabled = false
 
-// At is called where a rank reaches a named point in a step of an epoch. The arguments epoch and
-// step are -1 if the point belongs to none. It returns the injected error, if there is one.
+// The function At is called where a rank reaches a named point in a step of an epoch. The arguments
+// epoch and step are -1 if the point belongs to none. It returns the injected error, if there is
+// one.
 func At(point string, rank, epoch, step int) error { return nil }
 
 // Starved reports whether the next allocation should fail.

@@ -85,8 +85,9 @@ func (p *injection) fits(point string, rank, epoch, step int) bool {
 	return p.point == point && same(p.rank, rank) && same(p.epoch, epoch) && same(p.step, step)
 }
 
-// At is called where a rank reaches a named point in a step of an epoch. The arguments epoch and
-// step are -1 if the point belongs to none. It returns the injected error, if there is one.
+// The function At is called where a rank reaches a named point in a step of an epoch. The arguments
+// epoch and step are -1 if the point belongs to none. It returns the injected error, if there is
+// one.
 func At(point string, rank, epoch, step int) error {
 	for _, p := range armed() {
 		if p.action == "nan" || !p.fits(point, rank, epoch, step) {
@@ -145,7 +146,7 @@ func mark() {
 	}
 }
 
-// The action memory sets starved: then the next allocation fails.
+// The action memory sets starved to true, so that the next allocation fails.
 var starved atomic.Bool
 
 // Starved reports whether the next allocation should fail.

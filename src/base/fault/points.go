@@ -1,6 +1,7 @@
 package fault
 
-// The points, in the order in which a run reaches them.
+// The points, in the order in which a run reaches them. The pool is the goroutines that prepare
+// minibatches. The issuer is the goroutine that starts collectives for them.
 const (
 	Start  = "start"  // when all ranks are connected, before anything is read
 	Shard  = "shard"  // reading parts to compare their hashes

@@ -26,7 +26,8 @@ func Lock(path string, mode os.FileMode) (unlock func(), err error) {
 	return take(path, os.O_CREATE|os.O_RDWR, mode, unix.LOCK_EX)
 }
 
-// Try is Lock without waiting. If create is not set, the file must exist.
+// Try locks the file as Lock does, but does not wait. If another process has the lock, Try returns
+// an error. If create is not set, the file must exist.
 func Try(path string, create bool) (unlock func(), err error) {
 	flags := os.O_RDWR
 	if create {

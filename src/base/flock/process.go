@@ -30,7 +30,7 @@ func ThisProcess() Process {
 }
 
 // Lives reports whether the process is alive. This can be known only for a process of this node
-// that was started after the node's last boot; for others, known is false.
+// that was started after the node's last boot; for any other process, the result known is false.
 func (p Process) Lives() (alive, known bool) {
 	if p.Space == "" || p.Space != ThisProcess().Space {
 		return false, false

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 static struct sigaction before[NSIG]; // the handlers that Go has installed
-static int64_t same, first;           // in ns; first: when the first signal came, 0 before it
+// times in ns: the argument same_ns, and when the first signal came, or 0 if none has come
+static int64_t same, first;
 
 // The handler. It calls only functions that a signal handler may call.
 static void guarded(int signal, siginfo_t *info, void *context) {
@@ -21,7 +22,7 @@ static void guarded(int signal, siginfo_t *info, void *context) {
     before[signal].sa_sigaction(signal, info, context);
 }
 
-static int sender; // process that sent the last signal that noted has handled
+static int sender; // process that sent the last signal for which the function noted was called
 
 static void noted(int signal, siginfo_t *info, void *context) {
     __atomic_store_n(&sender, info->si_pid, __ATOMIC_RELAXED);
@@ -43,7 +44,8 @@ void hgnn_guard(int signal, int64_t same_ns) {
     struct sigaction now;
     same = same_ns;
     sigaction(signal, NULL, &now);
-    if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction == guarded) return; // not Go's, or guarded
+    // the handler is not one of Go's, or is guarded already
+    if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction == guarded) return;
     before[signal] = now;
     // keeps Go's flags: the handler runs on an alternate stack with all signals blocked
     now.sa_sigaction = guarded;

@@ -19,9 +19,9 @@ import (
 	"time"
 )
 
-// A signal that comes within SamePress after the first one counts as the same request. For a
-// terminal or batch system signals all processes, also the launcher, and the launcher then forwards
-// its own signal to them.
+// A signal that comes within SamePress after the first one counts as the same request. The reason
+// is that a terminal or a batch system signals all processes, also the launcher, and that the
+// launcher then forwards its own signal to the others.
 const SamePress = 500 * time.Millisecond
 
 // First returns a channel that carries the first of the signals. Once SamePress has passed, any

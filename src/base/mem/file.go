@@ -101,8 +101,8 @@ type badRead interface {
 // Guard runs f. It turns a failed read of a mapped file into an error that names the file, and a
 // panic of Make into an error. Without it, a file that shrinks while it is mapped, or a disk that
 // fails, ends the process. It covers Go code of the calling goroutine and of the goroutines that
-// Parallel starts. It also covers C code that panics with a badRead when it returns, as the row
-// kernels of compute/cpu do.
+// Parallel starts. It also covers C code whose Go caller raises a badRead after the code has
+// returned, as the callers of the row kernels in compute/cpu do.
 func Guard(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)

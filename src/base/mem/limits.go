@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reserve returns a slice of n elements that has addresses but no memory. Plans use it to count
-// what arrays would take. Its elements must not be read or written. Unreserve frees the addresses.
+// Reserve returns a slice of n elements that has addresses but no memory. Plans use Reserve to
+// count the bytes that arrays would take. Its elements must not be read or written. Unreserve frees
+// the addresses.
 func Reserve[T Number](n int) ([]T, error) {
 	elem := int(unsafe.Sizeof(*new(T)))
 	if n == 0 {
@@ -66,7 +67,7 @@ func ProcessHeadroom() (Limits, error) {
 	if l.Addresses == math.MaxInt64 && l.Data == math.MaxInt64 {
 		return l, nil
 	}
-	// Numbers of pages: all, resident, shared, text, 0, data.
+	// The file has the numbers of pages in this order: all, resident, shared, text, 0, data.
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return l, err
@@ -85,8 +86,9 @@ func ProcessHeadroom() (Limits, error) {
 }
 
 // Large arrays leave LeftByArrays bytes of each limit for the Go heap and the stacks of threads,
-// because Go and the C library end the process if they get no memory. Both grow in steps of 64 MB,
-// of which this is several.
+// because Go and the C library end the process if they get no memory. Heap and stacks grow in steps
+// of 64 MB, so that this is enough for three steps. An array of less than smallArray bytes is
+// allocated without this check.
 const (
 	LeftByArrays = 192 << 20
 	smallArray   = 1 << 20

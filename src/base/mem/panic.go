@@ -49,8 +49,8 @@ func (p *Panic) Unwrap() error {
 	return err
 }
 
-// Contain is Guard for goroutines that must not end the process. It also turns every other panic
-// into an error, a Panic.
+// Contain works like Guard, for goroutines that must not end the process. In addition, it turns
+// every other panic into an error, a Panic.
 func Contain(f func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {

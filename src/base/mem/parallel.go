@@ -31,9 +31,9 @@ func Parallel(n int, f func(worker int)) {
 	}
 }
 
-// Recovered returns the value with which another goroutine should panic after r was recovered. This
-// is a Panic, which keeps the stack that would otherwise be lost. If Guard would turn r into an
-// error, it is r itself.
+// Recovered returns the value with which a goroutine should panic in place of another goroutine
+// that panicked with the value r. The value is a Panic, which keeps the stack of the other
+// goroutine. But if r is a value that Guard turns into an error, Recovered returns r itself.
 func Recovered(r any) any {
 	err, isError := r.(error)
 	if _, read := r.(badRead); r == nil || read || isError && errors.Is(err, ErrMemory) {
@@ -54,8 +54,8 @@ func Pieces(n, piece int, f func(worker, lo, hi int)) {
 	})
 }
 
-// Together calls f(0) to f(n-1), each on a goroutine of its own, and returns their errors, joined.
-// A panic counts as an error.
+// Together calls f(0) to f(n-1), each on a goroutine of its own, and waits for all calls. It
+// returns the errors of all calls, joined. A panic in a call counts as its error.
 func Together(n int, f func(worker int) error) error {
 	errs := make([]error, n)
 	Parallel(n, func(w int) { errs[w] = Contain(func() error { return f(w) }) })

@@ -81,8 +81,9 @@ func (s *Shared) ReadAtRandom() {
 	}
 }
 
-// WriteAt writes p to the file, beginning at byte number at. For a file larger than memory this is
-// cheaper than writing to Bytes, which costs a page fault for every page.
+// WriteAt writes the bytes p to the file. The argument at is the place in the file of the first of
+// them. For a file larger than memory this is cheaper than writing to Bytes, which costs a page
+// fault for every page.
 func (s *Shared) WriteAt(p []byte, at int) error {
 	_, err := s.file.WriteAt(p, int64(at))
 	return err
@@ -92,8 +93,8 @@ func (s *Shared) WriteAt(p []byte, at int) error {
 // configured for more.
 const aheadBytes = 128 << 10
 
-// Ahead makes the system begin to read bytes [lo,hi) of a file on a disk, in order. It does not
-// wait for them.
+// Ahead makes the system begin to read bytes [lo,hi) of a file from its disk into memory, from lo
+// on. It does not wait until they are read.
 func (s *Shared) Ahead(lo, hi int) {
 	for lo -= lo % unix.Getpagesize(); lo < hi; lo += aheadBytes {
 		// only a hint

@@ -15,8 +15,9 @@ import (
 var ErrWindow = errors.New("the byte lies outside the part of the file that this rank holds")
 
 // MapWindow maps only the bytes [lo, hi) of a file, its window. Bytes is as long as the file, and
-// the window lies at its offsets in the file. The rest of Bytes has addresses but no memory; if it
-// is read, Guard returns an error. The first and the last page of the window are mapped completely.
+// the bytes of the window have the same offsets in Bytes as in the file. The rest of Bytes has
+// addresses but no memory; if it is read, Guard returns an error. The first and the last page of
+// the window are mapped completely.
 //
 //	file     |-----------------|=========|--------------|
 //	Bytes    | no access       | pages   | no access    |

@@ -12,8 +12,9 @@ import (
 
 const (
 	magic = "\x93NUMPY"
-	// Elements begin at a multiple of headerAlign bytes, as NumPy writes them too. This is a cache
-	// line, so elements of any type can be used directly in a mapped file.
+	// Elements begin at a multiple of headerAlign bytes, as in files that NumPy writes. That is the
+	// length of a cache line, so elements of any type are aligned and can be used directly in a
+	// mapped file.
 	headerAlign = 64
 	// headerBytes is the size of the shortest header that is written. It has room to replace the
 	// number of rows later by any other.

@@ -99,8 +99,8 @@ func (f *File) Path() string { return f.file.Path() }
 // Close ends the mapping.
 func (f *File) Close() error { return f.file.Close() }
 
-// As returns the elements of f as a []T, without copying. It first checks type and shape as
-// Header.Check does.
+// The function As returns the elements of f as a slice of T, without copying. It first checks type
+// and shape as Header.Check does.
 func As[T Element](f *File, shape ...int) ([]T, error) {
 	if err := f.Check(DType[T](), shape...); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path(), err)

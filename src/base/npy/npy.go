@@ -135,8 +135,8 @@ func ShapeString(shape []int) string {
 	return "[" + strings.Join(s, " ") + "]"
 }
 
-// View returns bytes as elements of type T, without copying. It is the inverse of mem.Bytes. b must
-// be aligned for T.
+// View returns bytes as elements of type T, without copying. It is the inverse of mem.Bytes. The
+// argument b must be aligned for T.
 func View[T Element](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))),
 		len(b)/int(unsafe.Sizeof(*new(T))))

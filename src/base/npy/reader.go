@@ -26,8 +26,8 @@ type Reader struct {
 	stop func() error
 }
 
-// newReader reads the header of a .npy stream, which must be exactly total bytes long. Errors call
-// it by the given name.
+// newReader reads the header of a .npy stream. The stream must be exactly total bytes long, header
+// included. Errors call the stream by the argument name.
 func newReader(r io.Reader, name string, total int64) (*Reader, error) {
 	h, begin, err := ReadHeader(r)
 	if err != nil {
@@ -69,14 +69,15 @@ func (r *Reader) Close() error { return r.stop() }
 // Left returns the number of elements not read yet.
 func (r *Reader) Left() int { return r.left }
 
-// chunkBytes is the largest number of bytes that are converted at a time. So they stay in a fast
-// cache of the processor.
+// chunkBytes is the largest number of bytes that are converted at a time. It is small, so that
+// these bytes stay in a fast cache of the processor.
 const chunkBytes = 1 << 16
 
 // Read fills dst with the next elements in stored order, converted to T, and returns their number.
-// It returns fewer than len(dst) only at the end of the array, and io.EOF if no element is left. It
-// is an error if T cannot hold an integer, if a fraction or NaN is read as an integer, or if the
-// stream is truncated. Floating-point numbers are rounded to T.
+// It returns fewer than len(dst) only at the end of the array, and io.EOF if no element is left.
+// Read returns an error in three cases: an integer of the array is too large for T; T is an integer
+// type and the array has a fraction or NaN; or the stream is truncated. If T is a floating-point
+// type, numbers are rounded to T.
 func Read[T Element](r *Reader, dst []T) (int, error) {
 	if r.left == 0 && len(dst) > 0 {
 		return 0, io.EOF

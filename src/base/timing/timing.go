@@ -1,5 +1,6 @@
-// Package timing has measurements for machines that other programs use too: a thread's own CPU
-// time, medians, and the machine's limit for random reads, to which benchmarks compare their rates.
+// Package timing has measurements that are useful even while other programs use the machine: a
+// thread's own CPU time, and medians. It also measures the machine's limit for random reads, to
+// which benchmarks compare their rates.
 package timing
 
 import (
@@ -35,8 +36,9 @@ func Median(x []float64) float64 {
 }
 
 // ReadRate returns how many independent random reads of an array the machine makes in a second. It
-// computes the positions from start, so that only the reads themselves miss the processor's cache.
-// The processor overlaps these reads as far as it can, so the result is the machine's limit.
+// computes the positions of the reads from the seed start instead of reading them from a list, so
+// that only the reads of the array itself miss the processor's cache. The processor overlaps these
+// reads as far as it can, so the result is the machine's limit.
 func ReadRate[T mem.Number](array []T, reads, start int) float64 {
 	n, s, sum := uint64(len(array)), random.Mix(uint64(start)), T(0)
 	begin := Thread()

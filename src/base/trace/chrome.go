@@ -102,8 +102,8 @@ func (t *stageTracks) place(begin, end int64) (track int, isNew bool) {
 // trackStride is the distance between the track numbers of two stages.
 const trackStride = 1000
 
-// Span records that a stage worked on the minibatch with number item. It began at begin and took
-// the time took.
+// Span records that a stage worked on the minibatch with the number item, from the time begin on,
+// for the duration took.
 func (r *Recorder) Span(stage string, item int, begin time.Time, took time.Duration) {
 	if r == nil {
 		return

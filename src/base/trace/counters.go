@@ -151,7 +151,7 @@ func (c *Counters) words() *[numCounters]int64 {
 	return (*[numCounters]int64)(unsafe.Pointer(c))
 }
 
-// Add adds o to c.
+// Add adds each counter of o to the same counter of c.
 func (c *Counters) Add(o Counters) {
 	sum := c.words()
 	for i, n := range o.words() {

@@ -77,7 +77,7 @@ func (m Memory) Node(ranks int) (sum int64) {
 	return sum
 }
 
-// Of returns the bytes of an item.
+// The method Of returns the bytes of the item with the given name.
 func (m Memory) Of(name string) int64 {
 	for _, i := range m {
 		if i.Name == name {

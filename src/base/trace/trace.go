@@ -74,7 +74,7 @@ func (p Phase) String() string { return phaseNames[p] }
 // ready.
 type Clock struct{ ns [NumPhases]atomic.Int64 }
 
-// Add adds d to phase p.
+// Add adds the duration d to the time of phase p.
 func (c *Clock) Add(p Phase, d time.Duration) { c.ns[p].Add(int64(d)) }
 
 // Seconds returns the seconds of every phase since the last Take.

@@ -17,7 +17,7 @@ const timeout = 30 * time.Second
 
 // Bounded checks that a call ends within timeout, that it allocates at most the given number of
 // bytes on the Go heap in all, and that it frees all memory outside the heap. If the call does not
-// end, it ends the process and prints the stacks of all goroutines.
+// end in time, Bounded prints the stacks of all goroutines and ends the process.
 func Bounded(t testing.TB, heap uint64, call func()) {
 	t.Helper()
 	hang := time.AfterFunc(timeout,
