@@ -44,7 +44,8 @@ func complete(c *cobra.Command) {
 	}
 }
 
-// must panics if a registration fails: the flag does not exist, or has a completion already.
+// must panics if a completion could not be registered, because the flag does not exist or has a
+// completion already.
 func must(err error) {
 	if err != nil {
 		panic(err)

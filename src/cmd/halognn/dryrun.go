@@ -93,8 +93,8 @@ func (j *rankJob) tellDry(t *train.Training) error {
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }
 
-// possibleDir returns an error if the directory cannot be made, together with those directories
-// above it that are missing.
+// possibleDir returns an error if the directory, with the missing directories above it, cannot be
+// made.
 func possibleDir(dir string) error {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)

@@ -187,7 +187,8 @@ func inferRank(
 	started := p.starting(ctx.Done(), func() error { return context.Cause(ctx) })
 	defer started()
 	if p.byMPI() && c.Rank() > 0 {
-		// rank 0, if it is alive, is the first to see the signal, and reports it for all
+		// the other ranks react to a signal a second later than rank 0, so that rank 0, if it is
+		// alive, reports the signal for all
 		ctx = lagging(ctx, time.Second)
 	}
 	config := filepath.Join(o.run, rundir.ConfigFile)

@@ -131,7 +131,8 @@ func openJob(c comm.Comm, p *process, path string, sets []string, work kindOfWor
 }
 
 // bound refuses a job that needs more memory than there is, as far as the sizes of its parts show
-// this, before anything is opened. unsure is true if only a plan can tell. Collective.
+// this, before anything is opened. The result unsure is true if the sizes do not decide it, so that
+// a plan is needed. Collective.
 func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	var first bool
 	j.headroom, first, err = j.process.headroomFor(j.comm, j.config)
@@ -144,9 +145,9 @@ func (j *rankJob) bound(work kindOfWork) (unsure bool, err error) {
 	return comm.AgreeAny(j.comm, unsure)
 }
 
-// enough refuses a job whose ranks need more memory than there is according to a plan of the open
-// parts, and removes the files staged for the job. It ignores an error that the parts do not suit
-// the job: the job reports that itself. Collective.
+// enough refuses a job if, according to a plan of the open parts, its ranks need more memory than
+// there is. It then also removes the files staged for the job. If the plan fails because the parts
+// do not suit the job, enough returns no error, because the job reports that itself. Collective.
 func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 	node, err := j.comm.Node()
 	if err != nil {
@@ -314,7 +315,8 @@ func (j *rankJob) openDevice(shards *shard.Shards) error {
 }
 
 // release gives the device back if the job ends in order. After any other end, goroutines of this
-// rank or of others may still use its memory, and the process is about to end.
+// rank or of others may still use its memory, and the process is about to end, so release does
+// nothing.
 func (j *rankJob) release(err error) {
 	if err == nil || comm.IsAgreed(err) {
 		_ = j.close()
@@ -325,9 +327,9 @@ func (j *rankJob) release(err error) {
 // says so.
 func workOn(s *shard.Shards, work func() error) error { return explain(s, mem.Contain(work)) }
 
-// explain looks for damaged files after an error that they can cause. If it finds any, it returns
-// an error about the damage instead. Files may have changed since they were opened, or their hashes
-// were never compared.
+// explain looks for damaged files after an error of a kind that damaged files can cause. If it
+// finds any, it returns an error about the damage instead. Files may have changed since they were
+// opened, or their hashes were never compared.
 func explain(s *shard.Shards, err error) error {
 	told := (*exitError)(nil)
 	// already explained, or an error of another rank

@@ -85,8 +85,8 @@ type headroom struct {
 	threads int64
 }
 
-// headroomFor measures the headroom of the ranks of this node. first is true on the first rank of
-// the node. Collective.
+// headroomFor measures the headroom of the ranks of this node. The result first is true on the
+// first rank of the node. Collective.
 func (p *process) headroomFor(c comm.Comm, cfg *config.Config) (x headroom, first bool, err error) {
 	node, err := c.Node()
 	if err != nil {
@@ -134,7 +134,7 @@ func (x *headroom) measure() (err error) {
 	return err
 }
 
-// enoughForCounts refuses a simulation whose counts this process has no memory for.
+// enoughForCounts refuses a simulation if this process has no memory for its counts.
 func enoughForCounts(bytes int64) error {
 	var x headroom
 	if err := x.measure(); err != nil {
@@ -163,8 +163,8 @@ func tooManyThreads(n int64) error {
 		"pipeline.workers", n, mostThreads))
 }
 
-// runtimeThreads is how many threads the Go runtime, MPI and BLAS start besides one thread for each
-// CPU, of which at most 16 count.
+// runtimeThreads is how many threads the Go runtime, MPI and BLAS start at any number of CPUs. In
+// addition, they start one thread for each of the first 16 CPUs.
 const runtimeThreads = 16
 
 // mpiThreads is how many threads MPI and the Go runtime start before the job is known. They include
@@ -281,8 +281,8 @@ func (x *headroom) lacks(m trace.Memory, verb string) error {
 }
 
 // fits refuses a job that certainly needs more memory than there is, as far as the sizes of its
-// parts alone show this. unsure is true if only a plan can tell. It ignores faults of the config
-// and the parts, which are reported when they are opened.
+// parts alone show this. The result unsure is true if the sizes do not decide it, so that a plan is
+// needed. It ignores faults of the config and the parts, which are reported when they are opened.
 func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsure bool, err error) {
 	m, err := shard.ReadMeta(cfg.Data.Parts)
 	if err == nil {

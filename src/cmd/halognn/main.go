@@ -24,7 +24,7 @@ import (
 // Exit codes: docs/exit-codes.md.
 const (
 	exitFailed   = 1 // something failed while the program worked
-	exitUsage    = 2 // command line or config
+	exitUsage    = 2 // the command line or the config is wrong
 	exitBug      = 2 // a bug of this program; Go itself exits with 2 after a panic
 	exitData     = 3 // a file or directory is missing, damaged, or does not fit
 	exitDiverged = 4 // the loss is not a number any more

@@ -35,8 +35,8 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 		Stored: c.Compute.Precision.Stored()}}
 }
 
-// evaluations returns in how many epochs the model is evaluated: in the last one, and in those
-// whose number is a multiple of every (train.eval_every).
+// evaluations returns the number of epochs after which the model is evaluated: the last epoch, and
+// each epoch whose number is a multiple of the argument every (train.eval_every).
 func evaluations(epochs, every int) int {
 	if every < 1 { // only the last epoch
 		return 1

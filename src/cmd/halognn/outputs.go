@@ -26,8 +26,8 @@ func vacantFile(path string) error {
 }
 
 // newRunDir returns an error if the config's run.dir is a place where no run directory may be, such
-// as one inside parts. If vacant is true, the directory must also be empty. Directories that hold a
-// run pass: rundir.Create refuses those. Collective.
+// as one inside parts. If vacant is true, the directory must also be empty. It accepts a directory
+// that holds a run, because rundir.Create refuses that. Collective.
 func (j *rankJob) newRunDir(vacant bool) error {
 	return usageError(comm.OnFirst(j.comm, func() error {
 		dir := j.config.Run.Dir

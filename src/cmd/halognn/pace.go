@@ -16,12 +16,13 @@ type pace struct {
 	first, done int
 	begun       time.Time
 
-	saidAt   time.Time // when the last line was shown, and the steps that were done then
+	// when the last line was shown; saidDone has the number of steps that were done then
+	saidAt   time.Time
 	saidDone int
 }
 
-// epochBegins notes that an epoch begins. epoch counts from 1; first is the index of the step in
-// this epoch that comes next.
+// epochBegins notes that an epoch begins. The argument epoch counts from 1; the argument first is
+// the index of the step in this epoch that comes next.
 func (p *pace) epochBegins(epoch, first, steps int) {
 	p.epoch, p.step, p.steps = epoch, first, steps
 	p.done = (epoch-1)*steps + first

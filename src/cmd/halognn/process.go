@@ -21,7 +21,7 @@ import (
 	"halognn/src/ranks/comm/mpi"
 )
 
-// process is the state of this process within its job. There is one.
+// process is the state of this process within its job. There is only one value of this type.
 type process struct {
 	log        logFlags
 	goroutines int // number of ranks that are goroutines of this process; 0 if MPI starts the ranks
@@ -41,8 +41,9 @@ func (p *process) flag(c *cobra.Command) {
 		"run this many ranks as goroutines of this process, without MPI")
 }
 
-// byMPI reports whether MPI starts the ranks. In a program built without MPI there is then only one
-// rank, and it is an error if a launcher started it as one of several.
+// byMPI reports whether the ranks of the job are processes that MPI joins, not goroutines of this
+// process. In a program built without MPI, such a job has only one rank. If a launcher starts
+// several processes of that program, they end with an error.
 func (p *process) byMPI() bool { return p.goroutines == 0 }
 
 // run calls the function f on every rank. An error that all ranks agreed on ends the job in order;
@@ -91,8 +92,8 @@ func (p *process) run(f func(c comm.Comm) error) error {
 		if a := (*comm.Agreed)(nil); errors.As(err, &a) {
 			p.agreed.Store(true)
 			own := err
-			// AgreedCode waits for all ranks. If the clean-up of one rank is slow or hangs, rank
-			// a.Rank prints the error without waiting any longer.
+			// AgreedCode waits for all ranks. If the clean-up of one rank is slow or hangs, rank 0
+			// prints the error after the time grace, without waiting any longer.
 			late := time.AfterFunc(grace, func() {
 				if a.Rank == 0 {
 					p.say(own)
@@ -145,9 +146,10 @@ const (
 	meetingLimit = 10 * time.Minute
 )
 
-// meetingOf returns whether the rank with index local in its node warns that the ranks do not meet,
-// and when it gives up. Only one rank of a node warns, because hundreds would say the same. The
-// others give up later; the launcher should have ended them by then.
+// meetingOf returns whether a rank warns that the ranks do not meet, and how long it waits for
+// them. The argument local is the index of the rank in its node. Only the first rank of a node
+// warns, because otherwise hundreds of ranks would say the same. The other ranks wait longer than
+// the first, so that the launcher ends them before they give up.
 func meetingOf(local int) (speaks bool, limit time.Duration) {
 	if local == 0 {
 		return true, meetingLimit
@@ -199,7 +201,7 @@ func underLauncher(c *cobra.Command) bool {
 	return slices.Contains([]string{"train", "infer", "doctor", "partition"}, c.Name())
 }
 
-// launch is how this process was started.
+// launch returns a description of how this process was started, by a launcher or alone.
 var launch = sync.OnceValue(mpi.Launched)
 
 // launched reports whether a launcher started this process as one of several ranks.

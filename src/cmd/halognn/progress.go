@@ -14,8 +14,8 @@ import (
 	"halognn/src/runs/train"
 )
 
-// The least time between two reports about the steps of a run: as lines, and as the text beside a
-// bar.
+// Reports about the steps of a run come at most once in lineEvery as lines, and at most once in
+// barEvery as the text beside a bar.
 const (
 	lineEvery = 5 * time.Second
 	barEvery  = 200 * time.Millisecond

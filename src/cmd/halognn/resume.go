@@ -17,9 +17,9 @@ import (
 )
 
 // resumeFrom finds the config of a resumed run: the file at path or, if path is "", the config in
-// the run directory. fresh is true if the directory holds no run yet and path is given: then a run
-// begins there, so that a job script can use one command for the first try and all later ones.
-// Collective.
+// the run directory. The result fresh is true if the directory holds no run yet and path is given:
+// then a run begins there, so that a job script can use one command for the first try and all later
+// ones. Collective.
 func resumeFrom(c comm.Comm, run, path string) (config string, fresh bool, err error) {
 	config = filepath.Join(run, rundir.ConfigFile)
 	if c.Rank() == 0 {
@@ -74,8 +74,8 @@ func keepsNumbers(c comm.Comm, run, path string, sets []string) error {
 	return usageError(comm.Agree(c, err))
 }
 
-// openResumed opens the newest checkpoint of the job's run and checks that the config fits it. done
-// is true if the run has finished. Collective.
+// openResumed opens the newest checkpoint of the job's run and checks that the config fits it. The
+// result done is true if the run has finished. Collective.
 func (j *rankJob) openResumed() (done bool, err error) {
 	run := j.config.Run.Dir
 	ck, err := checkpoint.Open(j.comm, run)

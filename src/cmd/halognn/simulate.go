@@ -81,8 +81,8 @@ func (o *simulated) open() (*shard.Shards, error) {
 	return s, nil
 }
 
-// own returns the settings of those policies that have their own in --policies, written as
-// NAME:key=value:..., by that text.
+// own finds the policies that have settings of their own in --policies, written as
+// NAME:key=value:... It returns the settings of each, by this whole text.
 func (o *simulated) own(policies []string) (map[string]policy.Settings, error) {
 	all := map[string]policy.Settings{}
 	for _, name := range policies {

@@ -113,10 +113,10 @@ func sweepCommand(p *process) *cobra.Command {
 // sweepRun is one of the sweep's runs.
 type sweepRun struct {
 	number    int      // number of the run in the sweep, from 1
-	name, dir string   // its name in messages, and its directory
-	sets      []string // the settings that distinguish it
+	name, dir string   // name of the run in messages, and path of its directory
+	sets      []string // the settings in which it differs from other runs of the sweep
 	config    *config.Config
-	done      bool // it has all its epochs
+	done      bool // the run has trained all its epochs
 }
 
 // plain turns a setting into part of a file name, such as sample.fanouts=[10,5] into
@@ -229,9 +229,9 @@ func (o *sweepFlags) allSplits() (values []string, err error) {
 	return values, nil
 }
 
-// runs returns the runs of the sweep, one for every combination of values; the last key changes
-// first, and the seed before all keys. It checks all configs. If several configs have the same
-// error, it reports that once.
+// runs returns the runs of the sweep, one for every combination of values; from one run to the
+// next, the seed changes fastest, then the last key. It checks all configs. If several configs have
+// the same error, runs reports it once.
 func (o *sweepFlags) runs() (runs []sweepRun, err error) {
 	axes, err := o.axes()
 	if err != nil {
@@ -314,9 +314,9 @@ func (o *sweepFlags) check(runs []sweepRun) error {
 	return nil
 }
 
-// place returns an error if --out is itself a run or a file, holds runs of another sweep, which the
-// report would leave out, or holds other files. If it holds a run of this sweep, other files, such
-// as logs, are allowed.
+// place returns an error if --out cannot hold the sweep, because it is itself a run or a file,
+// holds runs of another sweep, which the report would leave out, or holds other files. If --out
+// holds a run of this sweep, other files, such as logs, are allowed too.
 func (o *sweepFlags) place(runs []sweepRun) error {
 	if _, err := os.Stat(filepath.Join(o.out, rundir.ConfigFile)); err == nil {
 		return fmt.Errorf("%s holds a run; give another directory", o.out)
@@ -341,7 +341,7 @@ func (o *sweepFlags) place(runs []sweepRun) error {
 }
 
 // look finds out whether the run has done all its epochs. It returns an error if the directory
-// holds a run whose settings give other numbers, or that was begun with more epochs.
+// holds a run whose settings lead to other results, or that was begun with more epochs.
 func (r *sweepRun) look() error {
 	began := filepath.Join(r.dir, rundir.ConfigFile)
 	if _, err := os.Stat(began); err != nil {

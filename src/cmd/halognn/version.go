@@ -92,7 +92,8 @@ func versionCommand() *cobra.Command {
 	return c
 }
 
-// versions lists the program and its libraries, as loaded in this process.
+// versions lists the program and its libraries with their versions, as they are loaded in this
+// process.
 func versions() [][2]string {
 	simd, err := cpu.SIMD()
 	if err != nil {

@@ -225,7 +225,7 @@ func (w *weighing) measure(d *dataset.Dataset, part []int32, r *partition.Report
 	return err
 }
 
-// limits returns from which imbalance on parts are refused. Parts for shared minibatches are
+// limits returns the imbalances above which parts are refused. Parts for shared minibatches are
 // balanced in what sampling touches, so the seeds and edges of the graph may be unbalanced.
 func (w *weighing) limits() partition.Limits {
 	if w.by == weighData || w.by == weighEdge {
