@@ -17,11 +17,11 @@ const (
 	productRows  = 2048
 )
 
-// against rates the rows of a block as targets of each link's source, and passes the scores to the
-// function receive. It leaves out rows that are known to have a link or edge with the source.
-// Scores that are inner products come from matrix products, whose last bits depend on the size of
-// the product. So such a score differs from the rater's own score by up to slack; the function
-// exact returns the rater's score of row k.
+// The method against scores the rows of a block as possible targets of each link's source. It
+// passes the scores to the function receive. It leaves out rows whose vertex has a known link or
+// edge with the source. Scores that are inner products come from a matrix product, and its last
+// bits depend on its size. Such a score differs by up to the argument slack of receive from the
+// score that the rater computes alone. The argument exact of receive returns the latter for row k.
 func (r *ranking) against(first graph.VertexID, rows compute.Matrix, receive seen) {
 	_, kind := r.of.Shards.Schema.LinkEnds()
 	r.of.Topology.Columns.OfType(kind, first, first+graph.VertexID(rows.Rows),
@@ -33,14 +33,14 @@ func (r *ranking) against(first graph.VertexID, rows compute.Matrix, receive see
 		})
 }
 
-// seen is a function that gets the scores of consecutive rows for link i. The first row is that of
-// vertex v.
+// seen is a function that gets the scores of consecutive rows as targets of link i. The first score
+// is that of the row of vertex v.
 type seen func(i int, v graph.VertexID, scores []float32, slack float32, exact func(k int) float32)
 
 func (r *ranking) window(first graph.VertexID, rows compute.Matrix, see seen) {
 	product, longest := r.products(), 0.0
-	// to first order, an inner product of D terms is off by D 2^-24 times the product of both
-	// lengths, and rounding the factors adds to that
+	// to first order, the matrix product is off by D 2^-24 times the lengths of both vectors, for
+	// vectors of D elements; rounding the elements to the device's precision adds to that
 	off := float64(r.cols+2)*0x1p-22 +
 		math.Ldexp(1, r.of.Device.Capabilities().Precision.Dropped()-22)
 	for k := 0; product && k < rows.Rows; k++ {
@@ -81,7 +81,7 @@ func (r *ranking) window(first graph.VertexID, rows compute.Matrix, see seen) {
 	}
 }
 
-// products reports whether scores come from matrix products.
+// products reports whether scores come from matrix products instead of one call of the rater a row.
 func (r *ranking) products() bool {
 	return r.rater.Products() && r.of.Device.Capabilities().Accelerator == nil
 }

@@ -12,19 +12,23 @@ import (
 // chosen are the vertices to predict: all of them, those of the type that has labels, or those on a
 // list.
 type chosen struct {
-	// id in the dataset of the vertex in the first output row, if there is no list
+	// id in the dataset of the first vertex that can be predicted
 	first int
 	n     int              // number of chosen vertices, over all ranks
 	ids   []graph.VertexID // the chosen vertices, ascending; nil if all are chosen
-	// [ids] output row of each chosen vertex; nil if it is the vertex's id in the dataset
-	rows    []int32
-	offsets []int64 // first vertex of each part, then the end of the last
-	lo, hi  int     // this rank owns the chosen vertices number lo to hi-1
+	// [ids] output row of each chosen vertex; nil if the output row is the vertex's id in the
+	// dataset
+	rows []int32
+	// [parts+1] first vertex of each part of the graph, and then the number of vertices
+	offsets []int64
+	// this rank owns the chosen vertices from number lo to number hi-1
+	lo, hi int
 }
 
 // predicted returns the id in the dataset of the first vertex that can be predicted, and the number
-// of such vertices. On a graph with vertex types these are the vertices of the type with labels,
-// because the model's classes are of that type. Embeddings are of all vertices.
+// of such vertices. On a graph with vertex types only the vertices of the type with labels can be
+// predicted, because the model's classes belong to that type. A model of embeddings predicts all
+// vertices.
 func predicted(of *shard.Meta, embeds bool) (first, n int, err error) {
 	if !of.Schema.Typed() || embeds {
 		return 0, int(of.Vertices), nil
@@ -40,7 +44,8 @@ func predicted(of *shard.Meta, embeds bool) (first, n int, err error) {
 }
 
 // choose finds the vertices with the given source ids in all parts. If ids is nil, it chooses all
-// vertices that can be predicted. It needs no other rank.
+// vertices that can be predicted. It does not communicate, because each rank can read the ids of
+// all parts.
 func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 	of := &s.Shards.Meta
 	first, n, err := predicted(of, s.Task.Embeds)
@@ -85,7 +90,7 @@ func (s Passes) choose(ids []string, predict bool) (*chosen, error) {
 	return c, nil
 }
 
-// below returns how many chosen vertices have a smaller number than v.
+// below returns the number of chosen vertices whose vertex number is less than v.
 func (c *chosen) below(v int64) int {
 	if c.ids == nil {
 		return int(v)
@@ -93,7 +98,7 @@ func (c *chosen) below(v int64) int {
 	return sort.Search(len(c.ids), func(i int) bool { return int64(c.ids[i]) >= v })
 }
 
-// own returns the number of chosen vertices that this rank owns.
+// The method own returns the number of chosen vertices that this rank owns.
 func (c *chosen) own() int { return c.hi - c.lo }
 
 // vertex returns the i-th chosen vertex of this rank.

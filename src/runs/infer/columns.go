@@ -12,10 +12,10 @@ import (
 )
 
 // Inference by columns is for hidden rows in files that are larger than memory. The neighbours of a
-// chunk may be anywhere, so the rows that are read for them have to be in memory. But layers that
-// read sums, means or maxima of neighbours can make these column by column. So a layer's file is
-// stored by blocks of columns. One block is in memory at a time, and all else is read and written
-// in order:
+// chunk may be anywhere, so the rows that are read for them have to be in memory. But a layer that
+// reads sums, means or maxima of neighbours can compute them one column at a time. So a layer's
+// file is stored by blocks of columns. Only one block has to be in memory at a time. Everything
+// else is read and written in order:
 //
 //	for each block  its rows, anywhere ── a pass over the edges ──> its columns of the aggregates
 //	then            own rows, aggregates, in order ─ the layer's products ─> the next layer's rows
@@ -24,7 +24,8 @@ import (
 // bits are the same. The rows of a hidden layer overwrite the aggregates, so the disk holds two
 // layers.
 
-// fileHeadroom is a variable for tests, which make the headroom small.
+// fileHeadroom is mem.FileHeadroom, the memory kept free of files. It is a variable so that tests
+// can make it small.
 var fileHeadroom = mem.FileHeadroom
 
 // lineColumns is the number of float32 columns in a cache line. The width of a block is a multiple
@@ -32,9 +33,9 @@ var fileHeadroom = mem.FileHeadroom
 const lineColumns = 16
 
 // columnsAtOnce returns how many columns of hidden rows are read at a time. It is the same on all
-// ranks. It is all columns, unless the rows are in files and would take more than half of the
+// ranks. It returns all columns, unless the rows are in files and would take more than half of the
 // memory available to files. The other half is for the edges, and for what is read and written in
-// order. A model with attention reads whole rows in any case. Collective.
+// order. A model with attention always reads whole rows. Collective.
 func (s Passes) columnsAtOnce() (int, error) {
 	hidden := s.Job.Model.Hidden
 	if s.ScratchDir == "" || !s.Job.Model.ReadsNeighbours() {
@@ -44,7 +45,7 @@ func (s Passes) columnsAtOnce() (int, error) {
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return 0, err
 	}
-	// Nodes are those of the launcher, because pretended nodes share the memory of one machine.
+	// NodeOf(c, 0) finds the nodes of the launcher; pretended nodes share the memory of one machine
 	node, err := comm.NodeOf(s.Comm, 0)
 	if err != nil {
 		return 0, err
@@ -74,8 +75,8 @@ func (s Passes) columnsAtOnce() (int, error) {
 }
 
 // blockColumns returns the width of the blocks into which cols columns are cut. The argument fit is
-// the number of columns for which there is memory. There are as few blocks as possible. All but the
-// last have the same width, a multiple of a cache line.
+// the number of columns that fit into memory. There are as few blocks as possible. All blocks
+// except the last have the same width, a multiple of a cache line.
 func blockColumns(cols, fit int) int {
 	if fit >= cols {
 		return cols
@@ -86,12 +87,13 @@ func blockColumns(cols, fit int) int {
 	return min(cols, (each+lineColumns-1)/lineColumns*lineColumns)
 }
 
-// inferColumns runs layer l over all own vertices, block by block of the rows of the layer before.
-// It passes the layer's rows to the function inspect, unless that is nil, and then to the function
-// store. If store is nil, it returns the rows. Collective.
+// inferColumns runs layer l over all own vertices, reading one block of columns of the previous
+// layer's rows at a time. It passes the layer's rows to the function inspect, unless that is nil,
+// and then to the function store. If store is nil, it returns the rows instead. Collective.
 func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, inspect, store putRows,
 ) (out layerRows, err error) {
-	chunks := s.chunks(rows.rowBytes()) // the same chunks as in memory, so that bits are the same
+	// // the chunks of inference in memory, so that the bits are the same
+	chunks := s.chunks(rows.rowBytes())
 	sums, err := s.makeRows(rows.cols, rows.block, rows.of)
 	if err != nil {
 		return out, err
@@ -100,7 +102,8 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, inspec
 		err = s.inferBlock(ctx, rows, &sums, first, chunks,
 			pass{layer: l, sums: true})
 	}
-	inPlace := store == nil // then the rows overwrite the aggregates, each chunk after it was read
+	// if store is nil, the layer's rows overwrite the aggregates, each chunk after it was read
+	inPlace := store == nil
 	if inPlace {
 		store = func(at int, y compute.Matrix) error { return sums.put(s.Device, at, 0, y) }
 	}
@@ -113,8 +116,8 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, inspec
 	return sums, err
 }
 
-// inferBlock aggregates one block of the layer's input, the columns of rows that begin at column
-// first, into the same columns of sums.
+// inferBlock aggregates one block of the layer's input into the same columns of sums. The block has
+// the columns of rows that begin at column first.
 func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int, chunks chunks,
 	of pass) error {
 	rows.ahead(first, 0, rows.rows)
@@ -153,8 +156,8 @@ func (d *deviceRows) rounded(from *layerRows, lo, hi, end int) compute.Matrix {
 	return x
 }
 
-// exact returns rows [lo,hi) as float32. If the device reads host memory, they are returned where
-// they lie. It also starts to read the rows up to end from the file.
+// exact returns rows [lo,hi) as float32. If the device reads host memory, the result is the rows
+// themselves and not a copy. It also starts to read the rows up to end from the file.
 func (d *deviceRows) exact(from *layerRows, lo, hi, end int) compute.Matrix {
 	if from.onDevice(d.dev) {
 		return compute.Float32s.In(from.view(nil, lo, hi), hi-lo, from.cols)
@@ -176,7 +179,7 @@ func (d *deviceRows) read(from *layerRows, lo, hi, end int) []float32 {
 // to the function store, chunk by chunk.
 func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, store putRows,
 	chunks chunks) error {
-	var onDevice [2]deviceRows // one for own rows, one for aggregates
+	var onDevice [2]deviceRows // [2] memory for own rows, and for aggregates
 	for k := range onDevice {
 		defer onDevice[k].free()
 		stores := compute.CapabilitiesOf(s.Device).Stores

@@ -9,11 +9,12 @@ import (
 )
 
 // curveOf returns the curve of the scores of all ranks. It is the same on each rank. The argument
-// own holds this rank's scores, which curveOf sorts. In each round the ranks send each other their
-// next block of highest scores, and take in those scores that no rank can exceed in a later round.
-// The other scores are sent again. Every round takes in at least one rank's whole block, and nearly
-// all of each block if the ranks' scores are distributed alike. Memory: twice blockBytes, for the
-// blocks of all ranks and the scores taken in, and a rank's share of blockBytes. Collective.
+// own holds this rank's scores, which curveOf sorts. In each round every rank sends its next block
+// of highest scores to all ranks. The curve takes the scores that no rank can exceed in a later
+// round, and the other scores are sent again. Every round uses up at least one rank's whole block.
+// If the scores of all ranks are distributed alike, it uses up nearly all blocks. Memory:
+// blockBytes for the blocks of all ranks, blockBytes for the scores that the curve takes in the
+// round, and this rank's share of blockBytes for its own block. Collective.
 func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
 	const scoredBytes = 8
 	slices.SortFunc(own, task.Scored.Compare)
@@ -26,7 +27,8 @@ func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
 	}
 	most := max(1, blockBytes/scoredBytes/size)
 	counts := make([]int, size)
-	var mine, blocks []float32 // pairs of a score and a label
+	// pairs of a score and a label: this rank's block, and the blocks of all ranks
+	var mine, blocks []float32
 	defer func() { mem.Free(mine); mem.Free(blocks) }()
 	var taken []task.Scored
 	for {
@@ -51,7 +53,7 @@ func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {
 		if err != nil {
 			return nil, err
 		}
-		// a score that a rank has not sent yet is at most the last score that it has sent
+		// a score that a rank has not sent yet is at most the lowest score that it has sent
 		at, bounded := 0, false
 		var least task.Scored
 		for r, n := range counts {

@@ -8,9 +8,10 @@ import (
 	"halognn/src/data/shard"
 )
 
-// matchFeatures reorders the weights that read features by the columns of the parts, if both have
-// column names. Columns that the model was not trained on, or that are missing, are an error. The
-// function axes is nn.Config.InputAxes of a model without types.
+// matchFeatures reorders the weights that read features by the columns of the parts, if the model
+// and the parts both have column names. It is an error if the parts have a column that the model
+// was not trained on, or lack one that it was trained on. The function axes is nn.Config.InputAxes
+// of a model without types.
 func (m *Model) matchFeatures(s *shard.Shards, axes func() map[string]int) (note string,
 	err error) {
 	moved := 0
@@ -47,7 +48,8 @@ func (m *Model) matchFeatures(s *shard.Shards, axes func() map[string]int) (note
 	return note, nil
 }
 
-// orderOf returns the position in trained of each name in names. Both must have the same names.
+// orderOf returns, for each name in names, its position in trained. Both lists must have the same
+// names.
 func orderOf(trained, names []string) ([]int, error) {
 	place := make(map[string]int, len(trained))
 	for i, name := range trained {

@@ -1,5 +1,5 @@
-// Package infer runs forward passes of a session and judges the predictions: for vertices that a
-// user asks for, and for the evaluations of a training run.
+// Package infer runs forward passes of a session and scores the predictions. It does so for the
+// vertices that a user requests, and for the evaluations of a training run.
 //
 //	Predict   a session and a trained model ──> predictions and embeddings, written by rank 0
 //	Over(s)   Sampled   minibatches of given vertices, through the pipe of the session
@@ -69,8 +69,9 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 }
 
 // Of computes the logits of the given own vertices with all neighbours, layer by layer. The
-// vertices are in ascending order. It passes the logits one by one to the function take, so that
-// nobody has to keep them all. The slice z is valid until take returns. Collective.
+// vertices are in ascending order. It passes the logits of one vertex after another to the function
+// take, so that the caller need not keep all of them. The slice z is valid until take returns.
+// Collective.
 func (s Passes) Of(ctx context.Context, vertices []graph.VertexID,
 	take func(i int, z []float32)) error {
 	return s.full(ctx, nil,
@@ -93,8 +94,8 @@ func (s Passes) pick(n int, vertex func(i int) graph.VertexID,
 	}
 }
 
-// Full returns the logits of all own vertices, [own vertices, classes], in host memory outside the
-// heap. The caller frees them. Collective.
+// Full returns the logits of all own vertices, an array [own vertices, classes] in host memory
+// outside the heap. The caller frees them. Collective.
 func (s Passes) Full(ctx context.Context) ([]float32, error) {
 	classes := s.Job.Model.Out
 	all := mem.Make[float32](s.ownRows() * classes)
@@ -106,8 +107,8 @@ func (s Passes) Full(ctx context.Context) ([]float32, error) {
 	return all, nil
 }
 
-// Embeddings returns the embeddings of own vertices, computed with all neighbours. If one is not
-// finite, it returns an error. The caller frees them. Collective.
+// Embeddings returns the embeddings of own vertices, computed with all neighbours. If an embedding
+// is not finite, it returns an error. The caller frees them. Collective.
 func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 	rows, err := s.Full(ctx)
 	if err != nil {
@@ -120,8 +121,8 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 	return rows, nil
 }
 
-// finite returns an error on every rank if ok is false on any rank: that rank has a number that is
-// not finite. The argument name is what the error calls the numbers. Collective.
+// finite returns an error on every rank if ok is false on any rank, which means that this rank has
+// numbers that are not finite. The error calls them by the argument name. Collective.
 func (s Passes) finite(name string, ok bool) error {
 	bad, err := comm.AgreeAny(s.Comm, !ok)
 	if err == nil && bad {
@@ -130,18 +131,18 @@ func (s Passes) finite(name string, ok bool) error {
 	return err
 }
 
-// takeLogits is a function that is called chunk after chunk. It gets the logits [n, classes] of n
-// own vertices, the first of which is own vertex number at. The logits are overwritten once it
-// returns.
+// takeLogits is a function that is called once for each chunk. It gets the logits [n, classes] of n
+// consecutive own vertices, the first of which is own vertex number at. The caller overwrites the
+// logits after the function returns.
 type takeLogits func(at int, logits []float32)
 
-// full computes layer l of every vertex before layer l+1 of any, so that nothing is computed twice.
-// The function take gets the logits. The function hidden, unless it is nil, gets the rows that the
-// last layer reads.
+// full runs the model over all own vertices. It computes layer l of every vertex before it begins
+// layer l+1, so that no row is computed twice. The function take gets the logits. The function
+// hidden, unless it is nil, gets the rows that the last layer reads.
 //
-// Memory: two layers' hidden rows of the own vertices (with jumping knowledge those of all layers),
-// in files if Env.ScratchDir is given; the input rows of depth+1 chunks or, if rows are read in
-// place, of a span; and the logits of a chunk or span.
+// Memory: the hidden rows of the own vertices for two layers, or for all layers with jumping
+// knowledge; they are in files if Env.ScratchDir is given. The input rows of depth+1 chunks or, if
+// rows are read in place, of one span of chunks. The logits of one chunk or span.
 func (s Passes) full(ctx context.Context, hidden putRows, take takeLogits) error {
 	in := layerInput{Rows: s.Shards.Rows()}
 	in.Tables = s.Store.Tables
@@ -164,14 +165,14 @@ func (s Passes) full(ctx context.Context, hidden putRows, take takeLogits) error
 		take(at, logits)
 		return nil
 	}
-	var kept []layerRows // rows of the layers that are still to be read
+	var kept []layerRows // rows of the layers that a later layer still reads
 	defer func() {
 		for i := range kept {
 			kept[i].free()
 		}
 	}()
 	last := s.Job.Model.Layers - 1
-	// mapped rows for the last layer; nil if it reads the rows of the layer before
+	// mapped rows that the last layer reads; nil if it reads the rows of the previous layer
 	var mapped *mappedRows
 	defer func() { mapped.free() }()
 	for l := range last + 1 {
@@ -245,13 +246,15 @@ func (s Passes) inferOutput(layers []layerRows, put putRows) error {
 	return nil
 }
 
-// layerInput is what the chunks of a layer read: rows of the layer before, in the tables that
+// layerInput is what the chunks of a layer read: the rows of the previous layer, in the tables that
 // Store.FetcherOf takes.
 type layerInput struct {
 	compute.Rows
-	// the rows are in the store: they are learned or differ by vertex type, and Cols is the widest
-	stored   bool
-	inMemory bool // the rows are not in a file, which may shrink
+	// whether the rows are in the session's store, because they are learned or differ by vertex
+	// type; Cols is then the width of the widest rows
+	stored bool
+	// whether the rows are in memory and not in a file; another process may shorten a file
+	inMemory bool
 }
 
 // inputOf returns the block of rows that begins with column first, as the input of chunks. It has a
@@ -269,14 +272,16 @@ func (s Passes) inputOf(rows *layerRows, first int) layerInput {
 	return layerInput{Rows: in, inMemory: rows.file == nil}
 }
 
-// pass says what is made of the rows of each chunk.
+// pass describes what a pass computes from the rows of each chunk.
 type pass struct {
-	layer int  // the layer that reads the rows
-	sums  bool // make only the sums of neighbours' rows that the layer reads, column by column
-	exact bool // the sums are not rounded, because the rows are mapped
+	layer int // layer whose input the rows are
+	// only add up the neighbours' rows, column by column, instead of computing the layer
+	sums bool
+	// do not round the sums, because the rows are already mapped to the layer's width
+	exact bool
 }
 
-// stored returns the type in which rows are stored that a device adds up.
+// stored returns the type in which the device stores the rows that this pass adds up.
 func (p pass) stored(dev compute.Device) compute.Elements {
 	if p.exact {
 		return compute.Float32s
@@ -284,7 +289,7 @@ func (p pass) stored(dev compute.Device) compute.Elements {
 	return compute.CapabilitiesOf(dev).Stores
 }
 
-// open makes the strategy that runs over chunks. Collective.
+// open makes the strategy that computes the layer of a chunk. Collective.
 func (p pass) open(o parallel.Options, byColumns bool) (*parallel.Strategy, error) {
 	if o.Mapped = p.exact; p.sums {
 		return parallel.NewAggregates(o)
@@ -297,8 +302,8 @@ func (p pass) open(o parallel.Options, byColumns bool) (*parallel.Strategy, erro
 // own vertex number at.
 type putRows func(at int, y compute.Matrix) error
 
-// then returns a function that calls the function inspect, unless that is nil, and then the
-// function store.
+// The method then returns a function that first calls the function inspect, unless it is nil, and
+// afterwards the function store.
 func (inspect putRows) then(store putRows) putRows {
 	if inspect == nil {
 		return store
@@ -339,8 +344,8 @@ func (s Passes) makeLayer(l, block int) (layerRows, error) {
 		s.Job.Model.Stored(l, compute.CapabilitiesOf(s.Device).Stores))
 }
 
-// makeRows makes room for rows of the own vertices. Collective: if one rank has no room, all ranks
-// learn it before any rank waits for that rank's rows.
+// makeRows makes room for rows of the own vertices. Collective, because all ranks must fail if one
+// of them has no room. Otherwise they would wait for its rows.
 func (s Passes) makeRows(cols, block int, of compute.Elements) (layerRows, error) {
 	out, err := makeLayerRows(s.ScratchDir, s.ownRows(), cols, block, of)
 	if err := comm.Agree(s.Comm, err); err != nil {
@@ -356,8 +361,8 @@ func (s Passes) givesLogits(l int) bool {
 }
 
 // inferChunks makes rows of the chunks of all own vertices, and passes them to the function store.
-// Unless the rank can read rows in place, a strategy runs over the chunks, through a pipeline of
-// its own. Collective.
+// If the rank cannot read rows in place, it makes a pipeline that prepares the chunks and runs the
+// layer over them. Collective.
 func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, of pass,
 	store putRows) (err error) {
 	if s.readsInPlace(in) {
@@ -399,7 +404,8 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, o
 	defer pipe.Close()
 
 	admit := func(i int, m *parallel.Minibatch) {
-		i = min(i, chunks.len()) // ranks with fewer chunks take part with empty ones
+		// a rank that has fewer chunks than others takes part with empty chunks at the end
+		i = min(i, chunks.len())
 		lo, hi := chunks.at(i)
 		m.Seeds = mem.Grow(m.Seeds, hi-lo)
 		for k := range m.Seeds {
@@ -430,24 +436,25 @@ func (s Passes) ownRows() int {
 	return int(offsets[s.Last] - offsets[s.First])
 }
 
-// chunks says how the own vertices are cut into chunks.
+// chunks describes how the own vertices are divided into chunks.
 type chunks struct {
-	bounds []graph.VertexID // the first vertex of every chunk, then the end of the last one
-	most   int              // number of vertices of the largest chunk
+	// [chunks+1] first vertex of every chunk, and then the end of the last chunk
+	bounds []graph.VertexID
+	most   int // number of vertices of the largest chunk
 }
 
 func (c *chunks) len() int { return len(c.bounds) - 1 }
 
-// at returns the vertices [lo, hi) of chunk i, counted from the first own vertex. It returns none
-// if i is len.
+// The method at returns the range [lo, hi) of the vertices of chunk i. They are counted from the
+// first own vertex. The range is empty if i is the number of chunks.
 func (c *chunks) at(i int) (lo, hi int) {
 	first := c.bounds[0]
 	return int(c.bounds[i] - first), int(c.bounds[min(i+1, c.len())] - first)
 }
 
 // chunks cuts the vertices of each own part so that a chunk's vertices and in-edges refer to at
-// most chunkBytes of rows. The last bits of a matrix product depend on the size of the chunk. As no
-// chunk spans two parts, chunks are the same on any number of ranks.
+// most chunkBytes of rows. The last bits of a matrix product depend on the size of the chunk. No
+// chunk has vertices of two parts, so the chunks are the same on any number of ranks.
 func (s Passes) chunks(rowBytes int) (c chunks) {
 	offsets := s.Shards.Meta.Offsets
 	// the first vertex whose in-edges this rank holds

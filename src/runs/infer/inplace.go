@@ -13,23 +13,23 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// The rank of the only part has all rows of a layer before it. On a device that reads host memory
-// it reduces them where they lie, by the edges as the graph stores them: nothing is sampled,
-// numbered, planned or fetched.
+// If the graph has only one part, its rank holds all rows that a layer reads. A device that reads
+// host memory then adds up neighbours' rows where they lie, and reads the edges as the graph stores
+// them. No rows are sampled, renumbered, planned or fetched.
 //
 //	edges of a span of chunks ─┐
 //	rows [N, in], anywhere ────┴─ reduce ──> aggregates of the span
 //	own rows, in order ──────────────────────────┴─ the layer, over chunks ─────> its rows
 //
-// Rows are added in the same order, and products are computed in the same tiles, as for chunks that
-// a pipeline prepares, so the bits are the same. Edges from several parts would first have to be sorted by
-// part (parallel.LayerEdges.Group).
+// A pipeline that prepares chunks adds rows in the same order and multiplies the same tiles, so the
+// bits are the same. Edges from several parts would first have to be sorted by part, as
+// parallel.LayerEdges.Group does.
 
-// alwaysPrepare is set by tests that compare with what a pipeline prepares.
+// Tests set alwaysPrepare to compare passes in place with chunks that a pipeline prepares.
 var alwaysPrepare bool
 
-// passesInPlace counts passes for tests, chunksTogether the chunks that are multiplied with the one
-// before.
+// Counters for tests: passesInPlace counts passes, and chunksTogether counts chunks that are
+// multiplied in one product with the chunk before.
 var passesInPlace, chunksTogether atomic.Int64
 
 // readsInPlace reports whether a pass over these rows may read them in place.
@@ -43,17 +43,20 @@ func (s Passes) readsInPlace(in layerInput) bool {
 type inPlace struct {
 	Passes
 	pass
-	rows   compute.Rows   // all rows, in order: row v is that of vertex v
-	hidden compute.Matrix // the same rows, if they lie in memory as layers read them
+	rows compute.Rows // all rows in order: row v belongs to vertex v
+	// the same rows, if they are in memory in the type that layers read; otherwise empty
+	hidden compute.Matrix
 	stored compute.Elements
 
-	sums, own []float32        // memory of the aggregates, and of the own rows, of a span
-	refs      []compute.RowRef // to the own rows
+	// memory for the aggregates of a span, and for its own rows
+	sums, own []float32
+	refs      []compute.RowRef // references to the own rows
 	indptr    []int64          // edges of a span
 	sources   []int32
 }
 
-// inferInPlace runs a pass over the chunks and passes the rows that it makes to put().
+// inferInPlace runs a pass over the chunks and calls the function put with the rows that the pass
+// computes.
 func (s Passes) inferInPlace(ctx context.Context, in layerInput, chunks chunks, of pass,
 	put putRows) error {
 	passesInPlace.Add(1)
@@ -91,8 +94,9 @@ func (s Passes) inferInPlace(ctx context.Context, in layerInput, chunks chunks, 
 	return nil
 }
 
-// spanFrom returns the end of the span that begins with chunk i: of few edges, and of enough rows
-// to keep all threads busy, as hubs make chunks of few rows.
+// spanFrom returns the end of the span that begins with chunk i. A span is a number of chunks whose
+// neighbours are reduced at once. It is bounded in edges, and takes several chunks to keep all
+// threads busy, because chunks with hubs have few rows.
 func (p *inPlace) spanFrom(i int, chunks chunks) (end int) {
 	indptr, first := p.Topology.Graph.Indptr, chunks.bounds[i]
 	rows, edges := job.SpanOf(p.rows.Cols, chunkBytes)
@@ -105,9 +109,10 @@ func (p *inPlace) spanFrom(i int, chunks chunks) (end int) {
 	return end
 }
 
-// together returns the end of the chunks that begin with chunk i, end before chunk end, and are
-// multiplied at once, with the bits that they have one by one: all but the last are whole tiles.
-// Threads then wait for each other once instead of once a chunk.
+// The method together returns the end of the group of chunks that begins with chunk i and is
+// multiplied at once. The group ends at chunk end or before. All its chunks except the last consist
+// of whole tiles, so the bits are those of single products. Threads then wait for each other once a
+// group and not once a chunk.
 func (p *inPlace) together(i, end int, chunks chunks) (next int) {
 	tile := compute.CapabilitiesOf(p.Device).ProductTile
 	for next = i + 1; next < end && tile > 0; next++ {
@@ -133,8 +138,8 @@ func (p *inPlace) free() {
 // reduceRows is the number of vertices whose neighbours a thread reduces at a time.
 const reduceRows = 64
 
-// reduce returns the aggregates of the in-neighbours of vertices first to end-1. Rows of files are
-// read by the host's kernels, which tell if the file shrinks.
+// reduce returns the aggregates of the in-neighbours of vertices first to end-1. If the rows are in
+// a file, the kernels of the host read them, because these return an error if the file shrinks.
 func (p *inPlace) reduce(first, end graph.VertexID) (compute.Matrix, error) {
 	edges, err := p.edges(first, end)
 	if err != nil {
@@ -166,8 +171,9 @@ func inTiles(dev compute.Device, n int, do func(lo, hi int)) {
 	})
 }
 
-// edges copies the edges into vertices first to end-1, whose sources are rows of the whole graph,
-// and checks them: the file that they are mapped from may be damaged, or shrink meanwhile.
+// edges copies the edges into vertices first to end-1. Their sources are numbered as rows of the
+// whole graph. It checks the edges, because the file that they are mapped from may be damaged, or
+// may shrink meanwhile.
 func (p *inPlace) edges(first, end graph.VertexID) (compute.Segments, error) {
 	g, n := &p.Topology.Graph, int(end-first)
 	p.indptr = mem.Grow(p.indptr, n+1)
@@ -204,7 +210,7 @@ func (p *inPlace) edges(first, end graph.VertexID) (compute.Segments, error) {
 	return compute.Segments{Indptr: rows, Indices: p.sources}, nil
 }
 
-// damage returns the error of one vertex from first to end-1, the first whose edges break a rule.
+// damage returns the error of the first vertex from first to end-1 whose edges break a rule.
 func (p *inPlace) damage(first, end graph.VertexID) error {
 	for v := first; v < end; v++ {
 		if err := p.Topology.Graph.CheckRow(v, len(p.Topology.Original)); err != nil {
@@ -214,7 +220,8 @@ func (p *inPlace) damage(first, end graph.VertexID) error {
 	return errors.New("edges changed while they were read")
 }
 
-// of returns what the pass makes of the own rows [lo,hi) and of the aggregates of their neighbours.
+// The method of returns what the pass computes for the own rows [lo,hi). The argument sums has the
+// aggregates of their neighbours.
 func (p *inPlace) of(lo, hi int, sums compute.Matrix) (compute.Matrix, error) {
 	if p.pass.sums {
 		return sums, nil

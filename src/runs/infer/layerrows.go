@@ -12,11 +12,11 @@ import (
 	"halognn/src/model/nn"
 )
 
-// layerRows are the rows of one layer of all own vertices, while inference goes layer by layer: in
-// host memory outside the heap or, if Env.ScratchDir is given, in an unlinked file there. They are
-// stored as the device stores them. The system writes pages of a file back when memory is short, so
-// the rows may be many times larger than memory. In a file they are stored by blocks of columns
-// (inferColumns):
+// layerRows are the rows that one layer makes of all own vertices. They are in host memory outside
+// the heap or, if Env.ScratchDir is given, in an unlinked file in that directory. Their elements
+// have the type in which the device stores rows. The system writes pages of a file back when memory
+// is short, so the rows may be many times larger than memory. In a file the rows are stored by
+// blocks of columns, which inferColumns reads one at a time:
 //
 //	bytes    | rows x block | rows x block | ... | rows x the rest |
 //
@@ -29,7 +29,7 @@ type layerRows struct {
 	memory     []float32   // memory of the rows; nil if they are in a file
 	file       *mem.Shared // file with the rows; nil if they are in memory
 	moving     []float32   // buffer for rows on their way from the device to the file
-	narrow     []float32   // buffer for rows on their way to a block
+	narrow     []float32   // buffer for the columns of rows that go into one block
 }
 
 // makeLayerRows makes rows of zeros. It reserves the space of a file at once, so that the disk
@@ -82,7 +82,7 @@ func (r *layerRows) width(first int) int { return min(r.block, r.cols-first) }
 // rowBytes returns the bytes of a row with all columns.
 func (r *layerRows) rowBytes() int { return r.cols * r.of.Size() }
 
-// at returns the byte at which row lo begins, in the block that begins with column first.
+// The method at returns the offset in bytes of row lo in the block that begins with column first.
 func (r *layerRows) at(first, lo int) int {
 	return r.of.Size() * (first*r.rows + lo*r.width(first))
 }
@@ -114,13 +114,14 @@ func (r *layerRows) view(buffer *[]float32, lo, hi int) []float32 {
 	return *buffer
 }
 
-// onDevice reports whether a device reads these rows, of float32, where they lie.
+// onDevice reports whether the device can read these rows where they lie: they are in memory, and
+// float32.
 func (r *layerRows) onDevice(dev compute.Device) bool {
 	return r.file == nil && r.of == compute.Float32s &&
 		compute.CapabilitiesOf(dev).Accelerator == nil
 }
 
-// matrixOf returns rows whose elements are in bytes.
+// matrixOf returns the matrix whose elements of the type are in bytes.
 func matrixOf(of compute.Elements, bytes []byte, rows, cols int) compute.Matrix {
 	m := compute.Matrix{Rows: rows, Cols: cols}
 	if of == compute.BF16s {
@@ -136,7 +137,7 @@ func floats(bytes []byte) []float32 {
 }
 
 // put copies y, which is on a device, into the rows that begin with row lo. The columns of y become
-// columns [first, first+y.Cols), which must be whole blocks. Rows of float32 also take a y of
+// columns [first, first+y.Cols), which must be whole blocks. If the rows are float32, y may be
 // bfloat16.
 func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) error {
 	load := func(to []float32) {
@@ -147,7 +148,7 @@ func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) err
 		}
 	}
 	size, words := r.of.Size(), r.of.Floats(y.Rows*y.Cols)
-	if r.file == nil { // the width of rows of bfloat16 is even
+	if r.file == nil { // rows of bfloat16 have an even width, so they fill whole words
 		load(floats(r.bytes[r.at(first, lo):])[:words])
 		return nil
 	}
@@ -177,7 +178,8 @@ func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) err
 // downloadTile is how many elements a thread copies at a time.
 const downloadTile = 1 << 14
 
-// download is dev.Download, by all threads if the device computes in host memory.
+// download copies from the device to host memory. If the device computes in host memory, all
+// threads copy.
 func download(dev compute.Device, dst, src []float32) {
 	if compute.CapabilitiesOf(dev).Accelerator != nil {
 		dev.Download(dst, src)
@@ -190,21 +192,22 @@ func download(dev compute.Device, dst, src []float32) {
 	})
 }
 
-// ahead starts reading rows [lo,hi) of the block that begins with column first from the disk.
+// The method ahead starts reading rows [lo,hi) from the disk, in the block that begins with column
+// first.
 func (r *layerRows) ahead(first, lo, hi int) {
 	if r.file != nil {
 		r.file.Ahead(r.at(first, lo), r.at(first, hi))
 	}
 }
 
-// drop tells the system that it may remove these rows from memory for now.
+// drop tells the system that it may remove rows [lo,hi) of a block from memory for now.
 func (r *layerRows) drop(first, lo, hi int) {
 	if r.file != nil {
 		r.file.Drop(r.at(first, lo), r.at(first, hi))
 	}
 }
 
-// dropAll does what drop does, for all columns.
+// dropAll calls drop for rows [lo,hi) of every block.
 func (r *layerRows) dropAll(lo, hi int) {
 	for first := 0; first < r.cols; first += r.block {
 		r.drop(first, lo, hi)
@@ -217,8 +220,8 @@ func (s Passes) CheckScratch() error {
 	return checkScratchDir(s.ScratchDir, hiddenBytes(&s.Job.Model, int64(s.ownRows()), stores))
 }
 
-// checkScratchDir returns an error if files of the given number of bytes cannot be made in dir, so
-// that a job finds out before it trains. The disk may still fill up later.
+// checkScratchDir returns an error if dir has no room for files of the given number of bytes. So a
+// job finds out before it trains. The disk may still fill up later.
 func checkScratchDir(dir string, bytes int64) error {
 	if dir == "" {
 		return nil
@@ -245,10 +248,10 @@ func checkScratchDir(dir string, bytes int64) error {
 
 // hiddenBytes returns how many bytes of hidden rows inference keeps at a time. The argument
 // vertices is the number of vertices, and stores the type in which the device stores rows.
-// Inference keeps the rows of two layers, where aggregates count as a layer (inferColumns). With
-// jumping knowledge it keeps the rows of all layers. If the last layer maps rows before it adds
-// them, it keeps the mapped rows and, by columns, their sums. They take the place of the rows that
-// this layer would read.
+// Inference keeps the rows of two layers. If a layer is computed by columns, its aggregates take
+// the place of the second layer. With jumping knowledge it keeps the rows of all layers. If the
+// last layer maps rows before it adds them, inference keeps the mapped rows instead of the rows
+// that this layer would read. If it works by columns, it also keeps the sums of the mapped rows.
 func hiddenBytes(m *nn.Config, vertices int64, stores compute.Elements) int64 {
 	hidden, last := m.Layers-1, m.Layers-1
 	layers := min(2, hidden)

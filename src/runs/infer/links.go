@@ -50,8 +50,8 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 	})
 }
 
-// asked reads the requested links or vertices. If the result vertices is nil, all vertices are
-// requested.
+// The method asked returns the requested links or the requested vertices. If the result vertices is
+// nil, all vertices are requested.
 func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
 	if what.Top > 0 && !s.Task.Ranks {
 		return nil, nil, fmt.Errorf("--top ranks partners, which a model of %s does not; give "+
@@ -97,10 +97,12 @@ type linkEnd struct {
 	kind       int
 	name       string // name of the vertex type; "" without types
 	first, end int
-	others     int // number of these vertices that can be partners of a vertex at the other end
+	// number of the vertices in this range that can be partners of a vertex at the other end
+	others int
 }
 
-// endsOf returns the sources and the targets of links.
+// endsOf returns the range of vertices that can be sources of links, and then the range of those
+// that can be targets.
 func (s Passes) endsOf() (ends [2]linkEnd) {
 	m := &s.Shards.Meta
 	source, target := m.Schema.LinkEnds()
@@ -117,11 +119,11 @@ func (s Passes) endsOf() (ends [2]linkEnd) {
 	return ends
 }
 
-// has reports whether a vertex, by id in the dataset, can be at this end.
+// has reports whether the vertex with this id in the dataset can be at this end.
 func (e *linkEnd) has(id int32) bool { return int(id) >= e.first && int(id) < e.end }
 
-// id returns a source id in the form in which the parts have it: TYPE/ID if vertices have types.
-// The argument word may lack the TYPE/.
+// id returns the source id for a word of the user. The parts have ids of the form TYPE/ID if
+// vertices have types; the argument word may lack the TYPE/.
 func (e *linkEnd) id(word string) string {
 	if e.name == "" || strings.HasPrefix(word, e.name+"/") {
 		return word
@@ -199,7 +201,7 @@ func (s Passes) verticesOf(ids []string) (of map[string]graph.VertexID, err erro
 }
 
 // topOf returns the best partners of each vertex as links, in the order of the vertices. Every rank
-// gets all of them. Collective.
+// gets all links. Collective.
 func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.Link, []float32,
 	error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
@@ -219,7 +221,8 @@ func (s Passes) topOf(own []float32, vertices []graph.VertexID, k int) ([]graph.
 	if err != nil {
 		return nil, nil, err
 	}
-	// triples of place, partner and score; the first two are the bits of int32
+	// triples of the place of the vertex in the list, its partner and the score; place and partner
+	// are the bits of int32
 	var flat, scores []float32
 	for i, list := range kept {
 		for _, b := range list {
@@ -321,8 +324,8 @@ func formatLinks(
 	return w.Error()
 }
 
-// outputsOf returns the model's outputs for links whose targets the rank owns, [links, outputs].
-// Collective.
+// outputsOf returns the model's outputs for links whose targets the rank owns, as an array [links,
+// outputs]. Collective.
 func (s Passes) outputsOf(own []float32, links []graph.Link) ([]float32, error) {
 	r := s.ratingOf(links)
 	outputs := max(1, s.Job.Model.Rated)
@@ -340,8 +343,9 @@ func (s Passes) outputsOf(own []float32, links []graph.Link) ([]float32, error) 
 	return z, err
 }
 
-// JudgeLinks adds the rank's links of a split, 1 for validation and 2 for test, to a score. The
-// argument own has the embeddings [own vertices, Out]. Collective.
+// JudgeLinks scores the predictions for the rank's links of a split, and adds them to sum. The
+// split is 1 for validation and 2 for test. The argument own has the embeddings [own vertices,
+// Out]. Collective.
 func (s Passes) JudgeLinks(own []float32, split int, sum *Score) error {
 	all, of := s.Shards.LinksOf(split)
 	first, labels := of[s.First], shard.LinkLabels(s.Shards, split)
@@ -353,14 +357,14 @@ func (s Passes) JudgeLinks(own []float32, split int, sum *Score) error {
 	})
 }
 
-// ratingOf returns a ranking that only rates the links, without candidates.
+// ratingOf returns a ranking that computes the scores of the links and has no candidates.
 func (s Passes) ratingOf(links []graph.Link) ranking {
 	return ranking{of: s, rater: s.Model.Rater(s.Job.Links.Pairs), cols: s.Job.Model.Out,
 		links: links}
 }
 
-// scoreLinks returns the model's outputs for the links, in their order. Every rank gets all of
-// them. Each rank scores the links whose targets it owns. Collective.
+// scoreLinks returns the model's outputs for the links, in their order. Every rank gets all
+// outputs. Each rank scores the links whose targets it owns. Collective.
 func (s Passes) scoreLinks(own []float32, links []graph.Link) ([]float32, error) {
 	begin, end := s.Job.Vertices(s.Comm.Rank())
 	var mine []graph.Link

@@ -7,22 +7,19 @@ import (
 	"halognn/src/model/nn"
 )
 
-// mappedRows are what the last layer reads if it maps rows before it adds them
-// (nn.Config.MapsFirst). They are made of the rows of the layer before, chunk by chunk:
-//
-//	rows of layer L-2 ─ map ─> neighbours [own vertices, out] ─ a pass over the edges ─> sums ─┐
-//	                     └───> own        [own vertices, out] ─────────── in order ────────────┴─>
+// mappedRows are what the last layer reads if it first maps rows to its width and then adds them
+// (nn.Config.MapsFirst). They are made from the rows of the previous layer, chunk by chunk:
 type mappedRows struct {
 	Passes
 	layer           int
-	rowBytes        int       // bytes of a row of the layer before
+	rowBytes        int       // bytes of a row of the previous layer
 	neighbours, own layerRows // own has no columns if the layer reads no own rows
 }
 
 // mappedFor makes room for the mapped rows that layer l reads. It returns nil if the layer adds
 // rows before it maps them. If memory is short, the rows of neighbours are stored in blocks of
-// columns. Such a block takes no more memory than the given number of columns of the layer before,
-// rounded to whole cache lines. Collective.
+// columns. The argument block is a number of columns of the previous layer; a block of mapped rows
+// takes as much memory as these columns or less, rounded to whole cache lines. Collective.
 func (s Passes) mappedFor(l, block int) (m *mappedRows, err error) {
 	of := &s.Job.Model
 	if !of.MapsFirst(l) {
@@ -57,7 +54,8 @@ func (m *mappedRows) free() {
 	}
 }
 
-// put maps rows of the layer before and stores them. It is the putRows of that layer.
+// put maps rows of the previous layer and stores the result. It is the putRows that inference calls
+// with the rows of that layer.
 func (m *mappedRows) put(at int, y compute.Matrix) error {
 	neighbours, own, err := m.Model.MapFirst(m.layer, y)
 	if err == nil {
@@ -73,14 +71,14 @@ func (m *mappedRows) put(at int, y compute.Matrix) error {
 func (m *mappedRows) infer(ctx context.Context, store putRows) error {
 	_, cols := m.Job.Model.Widths(m.layer)
 	rows, of := &m.neighbours, pass{layer: m.layer, sums: true, exact: true}
-	chunks := m.chunks(m.rowBytes) // the chunks are those for rows that are not mapped
+	chunks := m.chunks(m.rowBytes) // the bounds of chunks are those for rows that are not mapped
 	var own, neighbours deviceRows
 	defer own.free()
 	most := chunks.most
 	switch {
 	case m.own.onDevice(m.Device):
 		most = 0
-	case m.readsInPlace(m.inputOf(rows, 0)): // the rows of a span
+	case m.readsInPlace(m.inputOf(rows, 0)): // here a pass makes the rows of a span
 		most = max(most, min(m.ownRows(), compute.SameTiles))
 	}
 	if err := own.reserve(m.Device, most*m.own.cols, compute.Float32s); err != nil {

@@ -31,19 +31,22 @@ type Request struct {
 	// name of the metric for labelled vertices; "" or "auto" for the default of the task
 	Metric string
 
-	// Path is the file for predictions, in NumPy's format or, if it ends in .csv, a table. If it is
-	// "", none are written.
-	Path       string
-	Embeddings string // NumPy file for what the last layer reads, float32 [vertices, H]; "": none
-	Links      string // file of pairs of ids to score, for the task of links; "": none
-	Top        int    // best partners of each vertex to write, for the task of links; 0: none
+	// Path is the file for predictions: a table if its name ends in .csv, otherwise an array in
+	// NumPy's format. If Path is "", no predictions are written.
+	Path string
+	// NumPy file for the rows that the last layer reads, float32 [vertices, H]; "" to write none
+	Embeddings string
+	// file with pairs of ids to score, if the task is links; "" for none
+	Links string
+	// number of best partners of each vertex to write, if the task is links; 0 for none
+	Top int
 	// source ids of the vertices to predict, in the order of the rows; nil for all vertices
 	Vertices []string
 }
 
-// Bytes returns the memory for the predictions until they are written. The result sum is what all
-// ranks need together, and written is what the rank that writes needs. The argument trained is the
-// name of the model's task.
+// Bytes returns the bytes of memory for the predictions until they are written. The result sum is
+// the total of all ranks, and the result written is the memory of the rank that writes. The
+// argument trained is the name of the model's task.
 func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (sum, written int64) {
 	if r.Links != "" || r.Top > 0 {
 		return 0, 0
@@ -60,7 +63,8 @@ func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (su
 	if r.Path != "" {
 		written = sum
 	}
-	if r.Embeddings != "" { // then the predictions have been written and freed
+	// embeddings are gathered after the predictions have been written and freed
+	if r.Embeddings != "" {
 		rows := int64(n) * int64(4*hidden)
 		sum, written = sum+rows, max(written, rows)
 	}
@@ -107,9 +111,10 @@ type Judged struct {
 func (i *Result) Text(of Judged) string { return record.MetricText(i.Metric, of.Metric) }
 
 // Predict predicts vertices with a trained model and lets rank 0 write the predictions, a row a
-// vertex. These are all vertices by their ids in the dataset, or the requested vertices in their
-// order. The parts may be those of another graph, without labels or training seeds. Rank 0 holds
-// the predictions and embeddings of all vertices. Collective.
+// vertex. It predicts all vertices, in the order of their ids in the dataset, or the requested
+// vertices in the order of the request. The parts may be of another graph than the trained one, and
+// need no labels or training seeds. Rank 0 holds the predictions and embeddings of all vertices.
+// Collective.
 func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Request) (*Result,
 	error) {
 	if what.Form == "" {
@@ -222,7 +227,7 @@ type predictions struct {
 	hidden     []float32 // [chosen own vertices, hiddenCols] embeddings; empty if not requested
 	hiddenCols int
 
-	undefined int // number of own vertices with a logit that is not finite
+	undefined int // number of chosen own vertices with a logit that is not finite
 	truth     *truth
 	scores    [splits]Score
 }
@@ -261,7 +266,7 @@ func (p *predictions) set(i int, z []float32) {
 	default:
 		p.task.Predict(row, z)
 	}
-	if !nn.Finite(z) { // such logits give no class
+	if !nn.Finite(z) { // logits that are not finite give no class
 		p.undefined++
 		return
 	}
@@ -273,7 +278,7 @@ func (s Passes) predictFull(ctx context.Context, p *predictions) error {
 	if len(p.hidden) > 0 {
 		var rows, stored []float32
 		defer func() { mem.Free(rows); mem.Free(stored) }()
-		// next is the number of the next chosen own vertex
+		// the variable next counts the chosen own vertices that have been done
 		first, next := int(s.Shards.Meta.Offsets[s.First]), 0
 		hidden = func(at int, y compute.Matrix) error {
 			row := func() int { return int(p.chosen.vertex(next)) - first - at }
@@ -311,9 +316,9 @@ func (s Passes) predictSampled(ctx context.Context, p *predictions) error {
 	})
 }
 
-// writable makes the directory of path and returns an error if a result could not be written there,
-// so that this is known before the computation. It refuses a device file, because the finished file
-// would be renamed to that name and replace it.
+// writable makes the directory of path, and returns an error if a result could not be written
+// there. So the user learns it before the computation. It refuses a device file such as /dev/null,
+// because the finished file would be renamed to that name and replace the device.
 func writable(what, path string) error {
 	if path == "" {
 		return nil

@@ -45,7 +45,7 @@ func (s Passes) write(ctx context.Context, p *predictions, m *Model, what Reques
 const gatherBytes = 16 << 20
 
 // gather brings the rows of all chosen vertices to rank 0 in the order of the output, and lets it
-// write them. It works in rounds, so that little memory is in flight. Collective.
+// write them. It works in rounds, so that buffers stay small. Collective.
 func (s Passes) gather(
 	chosen *chosen, own []byte, rowBytes int, write func(all []byte) error,
 ) error {
@@ -98,8 +98,8 @@ func (s Passes) gather(
 	return comm.Agree(s.Comm, err)
 }
 
-// writeArray writes the predictions as a NumPy array. Classes are written as their numbers in the
-// source.
+// writeArray writes the predictions as a NumPy array. It writes a class as the number that the
+// class has in the imported dataset.
 func (p *predictions) writeArray(ctx context.Context, m *Model, path string, all []byte) error {
 	layout := npy.Info{DType: "<f4", Shape: []int{p.chosen.n, p.classes}}
 	if p.form == FormClasses {
@@ -137,8 +137,8 @@ func writeRows(ctx context.Context, what, path, dtype string, shape []int, all [
 }
 
 // writeTable writes the predictions as a table. It has the source id, the label and, if
-// probabilities or logits are requested, a column for each class. If the label itself has a column
-// for each class, these columns replace it.
+// probabilities or logits are requested, a column for each class. A label that has a column for
+// each class is written as these columns.
 func (s Passes) writeTable(
 	ctx context.Context, p *predictions, m *Model, what Request, all []byte,
 ) error {
@@ -151,7 +151,7 @@ func (s Passes) writeTable(
 	return nil
 }
 
-// writeFile writes a file that gets its name when it is complete.
+// writeFile writes a temporary file and renames it to path when it is complete.
 func writeFile(path string, write func(to io.Writer) error) error {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
 		renameio.WithPermissions(0o666))

@@ -14,8 +14,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// blockBytes bounds the bytes of embeddings that a rank gets from another at a time, and
-// chunkCandidates the number of candidates drawn at a time. Tests make them small.
+// blockBytes bounds the bytes of embeddings that a rank gets from another rank at a time.
+// chunkCandidates is the number of candidates drawn at a time. Tests make both small.
 var (
 	blockBytes      = 16 << 20
 	chunkCandidates = 16 << 20
@@ -26,8 +26,9 @@ var (
 const judging = 0xD1B54A32D192ED03
 
 // eachBlock calls f with the embeddings of all vertices, block by block. The argument rows of f has
-// the embeddings of consecutive vertices, beginning with the vertex first. The argument own has
-// those of this rank's vertices. A single rank copies nothing. Collective.
+// the embeddings of consecutive vertices, beginning with the vertex first. The argument own of
+// eachBlock has the embeddings of this rank's vertices. If there is only one rank, nothing is
+// copied. Collective.
 func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID,
 	rows compute.Matrix)) error {
 	offsets, size := s.Shards.Offsets, s.Comm.Size()
@@ -35,7 +36,8 @@ func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID,
 	var buffer []float32
 	defer func() { mem.Free(buffer) }()
 	counts := make([]int, size)
-	// part by part, so that blocks, and therefore bits, do not depend on the number of ranks
+	// blocks end with their part, so that blocks, and therefore bits, do not depend on the number
+	// of ranks
 	for p := range s.Shards.Parts {
 		r := p * size / s.Shards.Parts
 		begin, _ := s.Job.Vertices(r)
@@ -73,14 +75,15 @@ type ranking struct {
 	links   []graph.Link
 	score   []float32 // [L] score of each link
 
-	scores []float32 // scores of the current window
+	scores []float32 // scores of the rows that are being compared with the links
 	given  Candidates
 	// whether each link has a list of candidates; if not, all vertices are candidates
 	drawn bool
 	known map[graph.VertexID][]graph.VertexID // true partners of each source, sorted
-	// [L] candidates of each link, sorted; if all vertices are candidates, only the one for the AUC
+	// [L] candidates of each link, sorted; if all vertices are candidates, only its negative for
+	// the AUC
 	candidates [][]graph.VertexID
-	// [L] candidate that was drawn first, the negative for the AUC; -1 if there is none
+	// [L] candidate that was drawn first, which is the negative for the AUC; -1 if there is none
 	first       []graph.VertexID
 	firstScore  []float32
 	above, same []int // [L] number of candidates with a higher score, and with the same score
@@ -88,11 +91,11 @@ type ranking struct {
 
 // RankLinks ranks the rank's links of a split, 1 for validation and 2 for test, among candidates:
 // links with the same source and another target. The argument own has the embeddings [own vertices,
-// Out]. The targets of candidates are given; or Job.Links.Judged of them are drawn by a key of the
-// link's original ids alone; or they are all vertices. Unless they are given, targets that have a
-// link or edge with the source, in either direction and in any split, are left out. A link without
-// candidates is not ranked. A link with the score of some candidates gets the mean of its best and
-// worst rank.
+// Out]. The candidates of a link are those in the argument given. If it is nil, they are
+// Job.Links.Judged vertices, drawn with the link's original ids as the only key, or else all
+// vertices. Vertices that were not given are left out if they have a link or edge with the source,
+// in either direction and in any split. A link without candidates is not ranked. If some candidates
+// have the same score as the link, its rank is the mean of its best and worst possible rank.
 //
 // It returns every metric over all ranks; AUC and average precision count one negative for each
 // link. If a score of a link or of its first candidate is not finite, it returns nn.ErrDiverged.
@@ -107,7 +110,7 @@ func (s Passes) RankLinks(own []float32, split int, given Candidates) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	// a sum for each part, so that no bit depends on the number of ranks
+	// sums are kept for each part, so that no bit depends on the number of ranks
 	sums := make([]task.Ranked, s.Last-s.First)
 	var scores []task.Scored
 	sound := true
@@ -235,12 +238,13 @@ func (r *ranking) target(own []float32, i int) []float32 {
 	return own[at : at+r.cols]
 }
 
-// alone reports whether a link has no candidates.
+// alone reports whether a link has no candidates to be ranked among.
 func (r *ranking) alone(i int) bool {
 	if r.drawn {
 		return len(r.candidates[i]) == 0
 	}
-	partners := len(r.known[r.links[i].Source]) - 1 // known has the source itself too
+	// the list of known partners includes the source itself
+	partners := len(r.known[r.links[i].Source]) - 1
 	return partners >= r.of.endsOf()[1].others
 }
 
@@ -297,10 +301,10 @@ func (r *ranking) know() error {
 }
 
 // knowEdges adds to the true partners the other ends of those edges of the sources that are not
-// links. Every rank scans the edges into its own vertices, which it has in any topology. It sends
-// their ends to the ranks that ask for them, in rounds that bound the memory in flight. If all
-// edges turn out to be links, that is remembered, and later calls do nothing. Memory: a number for
-// each vertex of the graph, and for each end of a link at an own vertex. Collective.
+// links. Every rank scans the edges into its own vertices, which it holds in any topology. It sends
+// the other ends of these edges to the ranks that asked for a source, in rounds of bounded size. If
+// all edges turn out to be links, the session remembers it, and later calls do nothing. Memory: one
+// vertex id for each vertex of the graph, and one for each link of an own vertex. Collective.
 func (r *ranking) knowEdges() error {
 	if r.given != nil || r.of.AllEdgesAreLinks {
 		return nil
@@ -321,7 +325,7 @@ func (r *ranking) knowEdges() error {
 	begin, last := r.of.Job.Vertices(c.Rank())
 	first, end := graph.VertexID(begin), graph.VertexID(last)
 	links := r.linksOf(first, end)
-	// [size] what goes to each rank: a source and its partner, in turn
+	// [ranks] what goes to each rank: pairs of a source and its partner
 	ends, under := make([][]graph.VertexID, size), 0
 	note := func(source, partner graph.VertexID) {
 		for _, to := range askers.of(source) {
@@ -329,7 +333,8 @@ func (r *ranking) knowEdges() error {
 			under++
 		}
 	}
-	// number of pairs in a round; all ranks may send theirs to one rank
+	// the largest number of pairs that a rank sends to another rank in a round, so that one that
+	// receives from all ranks has memory for them
 	most := max(1, blockBytes/16/size)
 	var received []graph.VertexID
 	send, receive, beside := make([]int, size), make([]int, size), 0
@@ -399,7 +404,8 @@ func (r *ranking) linksOf(first, end graph.VertexID) byVertex {
 	return b
 }
 
-// byVertex lists values by vertex. The values of vertex first+i are values[start[i]:start[i+1]].
+// byVertex lists the values of consecutive vertices. The values of vertex first+i are
+// values[start[i]:start[i+1]].
 type byVertex struct {
 	first  graph.VertexID
 	start  []int
@@ -415,7 +421,8 @@ func pairsBy(first, end graph.VertexID, pairs [][2]graph.VertexID) byVertex {
 	for i := 2; i < len(b.start); i++ {
 		b.start[i] += b.start[i-1]
 	}
-	for _, p := range pairs { // start[i+1] is where the next value of vertex i goes
+	// in this loop, start[i+1] is the index at which the next value of vertex first+i is stored
+	for _, p := range pairs {
 		at := &b.start[p[0]-first+1]
 		b.values[*at] = p[1]
 		*at++
@@ -443,7 +450,8 @@ func (r *ranking) draw() {
 			uint64(uint32(original[l.Target]))))
 		r.first[i] = -1
 		for range max(1, r.of.Job.Links.Judged) {
-			for range 64 { // a candidate may not be found if nearly all pairs are links
+			// give up after 64 draws: if nearly all pairs are links, there may be no candidate
+			for range 64 {
 				v := ids[stream.Next()%uint64(len(ids))]
 				if _, found := slices.BinarySearch(known, v); found {
 					continue

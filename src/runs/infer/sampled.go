@@ -11,21 +11,22 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// evalSalt separates the random draws of evaluation from those of training.
+// evalSalt is combined with the seed of the run, so that evaluations draw other random numbers than
+// training.
 const evalSalt = 0x9E3779B97F4A7C15
 
-// evalKey returns the key of the draws of an evaluation minibatch. Its stream is the part, so
-// results do not depend on the number of ranks.
+// evalKey returns the key of the random draws of an evaluation minibatch. Its field Stream is the
+// part and not the rank, so results do not depend on the number of ranks.
 func (s Passes) evalKey(epoch, part, chunk int) sample.Key {
 	return sample.Key{Seed: s.Job.Seed ^ evalSalt, Epoch: epoch, Step: chunk, Stream: part}
 }
 
 // Sampled runs minibatches of the given vertices of own parts through the training pipeline,
 // forward only. It calls the function visit with every minibatch and its logits, which are in host
-// memory and valid during the call. With a look-ahead cache, minibatches of the next epoch occupy
-// the slots of that pipeline, so Sampled uses a temporary pipeline. Draws have keys of part and
-// chunk, and a chunk is as large as a training minibatch. So with the same streams they do not
-// depend on the number of ranks. Collective.
+// memory and valid during the call. With a look-ahead cache it uses a temporary pipeline, because
+// minibatches of the next epoch occupy the slots of the training pipeline. The random draws of a
+// minibatch depend on the part, and on the number of the minibatch within the part. So they are the
+// same on any number of ranks. Collective.
 func (s Passes) Sampled(ctx context.Context, epoch int, seeds func(part int) []graph.VertexID,
 	visit func(m *parallel.Minibatch, logits compute.Matrix) error,
 ) error {
@@ -56,8 +57,8 @@ func (s Passes) Sampled(ctx context.Context, epoch int, seeds func(part int) []g
 	return pipe.Run(ctx, items, admit, judge)
 }
 
-// sampledItems returns the number of minibatches of the given vertices, and the function that sets
-// the seeds of each. Collective.
+// sampledItems returns the number of minibatches of the given vertices, and a function that sets
+// the seeds of minibatch i. Collective.
 func (s Passes) sampledItems(epoch int, seeds func(part int) []graph.VertexID) (
 	items int, admit func(int, *parallel.Minibatch), err error,
 ) {
@@ -86,9 +87,9 @@ func (s Passes) sampledItems(epoch int, seeds func(part int) []graph.VertexID) (
 	}, nil
 }
 
-// sharedItems does what sampledItems does, for minibatches that ranks share. Each minibatch has
-// vertices of all parts of a group, as evenly as minibatches of training, so that no rank waits for
-// one that has all the seeds. All groups have the same number of minibatches, which is that of the
+// sharedItems does what sampledItems does, for minibatches that ranks share. A group of ranks
+// shares a minibatch. It has vertices of all parts of the group, mixed as evenly as in training, so
+// that no rank waits for another that has all the seeds. All groups run as many minibatches as the
 // group with the most vertices.
 func (s Passes) sharedItems(epoch int, seeds func(part int) []graph.VertexID) (
 	items int, admit func(int, *parallel.Minibatch),

@@ -14,9 +14,11 @@ type Score struct {
 	task   *task.Task
 	metric *task.Metric
 	task.Tally
-	// [classes, classes] numbers by true and predicted class; nil if not counted
+	// [classes, classes] number of vertices by true and by predicted class; nil if they are not
+	// counted
 	Confusion []int64
-	scores    []task.Scored // kept for a metric that needs them
+	// scores and labels of all vertices, kept only for a metric that needs them
+	scores []task.Scored
 }
 
 func (s Passes) Score() Score {
@@ -44,18 +46,18 @@ func (s *Score) Add(z []float32, label []byte) {
 	}
 }
 
-// Quality is a score over all ranks. It has the metric that chooses epochs, the share of right
-// predictions, and the mean shortfall, which is a lower bound of the mean loss, and at most
-// log(classes) below it.
+// Quality is a score over all ranks. It has the metric by which the best epoch is chosen, and the
+// share of right predictions. It also has the mean shortfall, which is at most the mean loss, and
+// at least the mean loss minus log(classes).
 type Quality struct {
 	Metric, Accuracy record.Metric
 	Shortfall        float64
 	judged           task.Tally
 }
 
-// Quality sums the score over all ranks. If predictions are not finite it returns nn.ErrDiverged:
-// the loss of the last update was still finite, so no step has reported it. Every rank gets the
-// same result. Collective.
+// Quality sums the score over all ranks. If predictions are not finite, it returns nn.ErrDiverged.
+// Training may not have noticed this, because the loss before the last update was still finite.
+// Every rank gets the same result. Collective.
 func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
 	if q.judged, err = OverRanks(c, &s.Tally); err != nil {
 		return q, err
@@ -73,7 +75,8 @@ func (s *Score) Quality(c comm.Comm) (q Quality, err error) {
 	return q, err
 }
 
-// All returns every metric of a task that follows from sums and is defined for the vertices.
+// All returns every metric of the task that can be computed from sums and is defined for the
+// vertices.
 func (q *Quality) All(of *task.Task) map[string]float64 {
 	all := map[string]float64{}
 	for _, m := range of.Metrics {
@@ -84,7 +87,7 @@ func (q *Quality) All(of *task.Task) map[string]float64 {
 	return all
 }
 
-// value returns a metric over the vertices of all ranks. The argument sums has the sums over all
+// value returns the metric m over the vertices of all ranks. The argument sums is the tally of all
 // ranks. Collective.
 func (s *Score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (record.Metric, error) {
 	if m.Score == nil {

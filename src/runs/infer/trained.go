@@ -22,15 +22,17 @@ import (
 
 // Model is a trained model, read from a run directory.
 type Model struct {
-	Run        string // the run directory
-	Path       string // the file of the model
-	Weights    []nn.Tensor
-	In, Out    int // number of features, and number of classes or of columns of embeddings
-	Rated      int // number of classes or numbers of a link, for links with labels
+	Run     string // the run directory
+	Path    string // the file of the model
+	Weights []nn.Tensor
+	In, Out int // number of features, and number of classes or of columns of embeddings
+	// number of classes of a link, or of numbers predicted for it; 0 if links have no labels
+	Rated      int
 	Task       string
 	ClassNames []string   // names of the classes; nil if not known
 	Scale      task.Scale // scale of predicted numbers
-	// names of the feature columns by vertex type, under "" without types; nil if not known
+	// names of the feature columns of each vertex type; the key is "" if vertices have no types;
+	// nil if the names are not known
 	Features map[string][]string
 	About    map[string]string
 
@@ -47,13 +49,14 @@ func ReadModel(run string) (*Model, error) {
 	return modelOf(run, path, weights, about, nn.LearnedRows)
 }
 
-// The models that a checkpoint has.
+// The models that a checkpoint holds.
 const (
 	BestModel = "best" // the model of the best validation so far
 	LastModel = "last" // the model of the last step
 )
 
-// ModelOf returns BestModel or LastModel of a checkpoint of the run.
+// ModelOf returns the model BestModel or LastModel of a checkpoint of the run, as the argument
+// which says.
 func ModelOf(c *checkpoint.Checkpoint, run, which string) (*Model, error) {
 	name, learned := rundir.ModelFile, nn.LearnedRows
 	if which == BestModel {
@@ -108,9 +111,9 @@ func modelOf(run, path string, weights []nn.Tensor, about map[string]string,
 // outputs returns the number of outputs for a vertex or, if links have labels, for a link.
 func (m *Model) outputs() int { return cmp.Or(m.Rated, m.Out) }
 
-// readLearned reads the learned rows of the rank's parts, which are in files beside the model. It
-// checks the files of a finished run against the run's checksums. Those of a checkpoint have been
-// checked already.
+// readLearned reads the learned rows of the rank's parts, which are in files beside the model. If
+// the run has finished, it checks these files against the run's checksums. The files of a
+// checkpoint have been checked already.
 func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 	if l.Cols == 0 {
 		return nil
@@ -133,8 +136,8 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 		if err := nn.ReadInto(path, l.RowsOf(p, m.learned)); err != nil {
 			return err
 		}
-		// hide the rows that training has not read; in the files of the best rows they are already
-		// hidden
+		// hide the rows that training has never read; the files of the best rows have them hidden
+		// already
 		if ofCheckpoint && m.learned == nn.LearnedRows {
 			err := l.HideOf(p,
 				func(moments []nn.Tensor) error { return nn.ReadInto(path, moments) })
@@ -146,13 +149,14 @@ func (m *Model) readLearned(l *nn.Learned, first, last int) error {
 	return nil
 }
 
-// classNumbers returns the numbers that the classes have in the source. It returns nil if classes
-// are words there, or if they have no names, so that their numbers are those of the model.
+// classNumbers returns the number of each class in the imported dataset. It returns nil if the
+// dataset's classes are words, or if classes have no names. In the latter case the model's class
+// numbers are those of the dataset.
 func (m *Model) classNumbers() []int32 {
 	numbers := make([]int32, len(m.ClassNames))
 	for c, name := range m.ClassNames {
 		x, err := strconv.ParseInt(name, 10, 32)
-		// a name such as 01 is a word, because 1 is another name
+		// a name such as 01 counts as a word, because 1 may be the name of another class
 		if err != nil || strconv.FormatInt(x, 10) != name {
 			return nil
 		}
@@ -182,9 +186,9 @@ func (m *Model) columnName(c int) string {
 	return fmt.Sprintf("class_%d", c)
 }
 
-// weighs reports whether the model reads the edge weights of these parts. It does if it was trained
-// with weights, and the argument asked is true. It is an error if it does but the parts have no
-// weights.
+// weighs reports whether the model reads the edge weights of these parts. It reads them if it was
+// trained with weights and the argument asked is true. It is an error if it should read weights
+// that the parts do not have.
 func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 	trained, known := m.About["edge_weights"] // older runs do not say
 	if asked && trained == "true" && !s.Weighted {
@@ -194,7 +198,7 @@ func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 	return asked && (!known || trained == "true"), nil
 }
 
-// learns returns an error if cols is not the number of columns of the run's learned rows.
+// learns returns an error if the run was not trained with cols columns of learned rows.
 func (m *Model) learns(cols int) error {
 	if trained := cmp.Or(m.About["learned"], "0"); trained != strconv.Itoa(cols) {
 		return fmt.Errorf("model.learned is %d, but the run %s was trained with %s; leave it "+
@@ -204,9 +208,10 @@ func (m *Model) learns(cols int) error {
 	return nil
 }
 
-// rescaled returns a note if the features of the parts were standardized with other numbers than
-// those of the run. It returns "" if either is not known: parts whose features were not
-// standardized look like parts of older versions.
+// rescaled returns a note if the features of the parts were standardized with other means and
+// deviations than those of the run. It returns "" if the scaling of the parts or of the run is not
+// known. Parts whose features were not standardized cannot be told from parts of older versions,
+// which did not record it.
 func (m *Model) rescaled(s *shard.Shards) string {
 	of, trained := s.Origin.Scaling, m.About["scaling"]
 	if of == "" || trained == "" || of == trained {
@@ -217,8 +222,8 @@ func (m *Model) rescaled(s *shard.Shards) string {
 		"those of %s: import the graph with --standardize-as DATASET", m.Run, s.Dir)
 }
 
-// fitTypes returns an error if the parts have vertex types that the model does not read, or types
-// with another number of features.
+// fitTypes returns an error if the parts have vertex types that the model does not read, or vertex
+// types with another number of features than in the model.
 func (m *Model) fitTypes(s *shard.Shards) error {
 	for t, name := range s.Schema.Types {
 		has, at := s.Table(t).Features, slices.IndexFunc(m.Weights, func(w nn.Tensor) bool {
@@ -240,8 +245,8 @@ func (m *Model) fitTypes(s *shard.Shards) error {
 	return nil
 }
 
-// fit returns what is known of the labels of the parts, in the classes of the model. It returns an
-// error if the model does not fit the parts. Parts without labels need only the features.
+// fit returns the known labels of the parts, as classes of the model. It returns an error if the
+// model does not fit the parts. Parts without labels need only the features.
 func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	if typed := slices.ContainsFunc(m.Weights, func(t nn.Tensor) bool {
 		return strings.HasPrefix(t.Name, "project.")
@@ -283,7 +288,7 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	names, others := m.ClassNames, s.ClassNames
 	if all := slices.Concat(names, others); len(all) > 0 && !t.task.Wide &&
 		!slices.ContainsFunc(all, notNumber) {
-		// import gives no names to classes 0 to C-1, so there the numbers serve as names
+		// import does not record names if the classes are 0 to C-1, so these numbers serve as names
 		names, others = numbersUnless(names, m.outputs()), numbersUnless(others, s.Classes)
 	}
 	if names == nil || others == nil {
@@ -342,14 +347,15 @@ var splitNames = [splits]string{"other", "train", "valid", "test"}
 type truth struct {
 	task   *task.Task  // task of the labels; nil if there are no labels
 	labels task.Labels // labels of all vertices
-	// [classes of the labels] the model's class for each; nil if both have the same classes
+	// [classes of the labels] class of the model for each class of the labels; nil if both have the
+	// same classes
 	class []int32
 
 	first graph.VertexID
 	split []uint8 // split of each own vertex
 }
 
-// mark notes the splits of the vertices of parts [first, last).
+// mark notes which vertices of parts [first, last) are in which split.
 func (t *truth) mark(s *shard.Shards, first, last int) {
 	t.first = graph.VertexID(s.Offsets[first])
 	if t.task == nil {
@@ -373,7 +379,7 @@ func (t *truth) judge(scores *[splits]Score, v graph.VertexID, z []float32) {
 		return
 	}
 	label := t.labels.Row(int(v))
-	// for wide labels the columns are in the model's order already
+	// a label with a column for each class has its columns in the model's order already
 	if t.class != nil && !t.task.Wide {
 		if y := t.task.Class(label); y >= 0 {
 			label = make([]byte, len(label))
