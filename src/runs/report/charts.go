@@ -11,8 +11,8 @@ import (
 	"halognn/src/model/task"
 )
 
-// chartsOf draws the charts for which the runs have data. Runs that cannot be compared do not share
-// a chart.
+// chartsOf draws the charts for which the runs have data. Runs that cannot be compared get separate
+// charts.
 func chartsOf(runs []*Run) (all []*chart.Chart) {
 	for i, r := range runs {
 		r.color = i
@@ -42,8 +42,8 @@ func chartsOf(runs []*Run) (all []*chart.Chart) {
 	return slices.DeleteFunc(all, func(c *chart.Chart) bool { return c.Empty() })
 }
 
-// part gives the i-th of several charts of one kind a number and a name. The argument total is the
-// number of these charts.
+// part numbers and names chart c, if it is one of several charts of the same kind. The argument i
+// is the index of the chart, and total the number of charts.
 func part(c *chart.Chart, i, total int, name string) *chart.Chart {
 	if total > 1 {
 		c.ID, c.Title = fmt.Sprintf("%s-%d", c.ID, i+1), c.Title+": "+name
@@ -51,8 +51,8 @@ func part(c *chart.Chart, i, total int, name string) *chart.Chart {
 	return c
 }
 
-// series returns a curve over epochs. The function read reads a number from a record; records
-// without it are left out.
+// series returns a curve over epochs. The function read returns a number of a record, or false if
+// the record does not have it. Such records are left out.
 func series(records []values, read func(values) (float64, bool)) (x, y []float64) {
 	for _, e := range records {
 		epoch, _ := e.num(&the.epoch.Epoch)
@@ -76,8 +76,8 @@ func lossEpochs(runs []*Run) *chart.Chart {
 // mostPoints is the largest number of points in a curve over steps.
 const mostPoints = 160
 
-// bins returns the number of steps for one point of a curve, so that the longest run has at most
-// mostPoints.
+// bins returns the number of steps that one point of a curve stands for, so that the curve of the
+// longest run has at most mostPoints points.
 func bins(runs []*Run) int {
 	n := 0
 	for _, r := range runs {
@@ -87,8 +87,9 @@ func bins(runs []*Run) int {
 }
 
 // binned returns the points of a curve over the steps of the run. The argument size is the number
-// of steps of a point. The function ofStep returns the numbers part and whole of a step, and a
-// point is sum(part)/sum(whole). Steps that lack one of the two are left out.
+// of steps of a point. For each step, the function ofStep returns a numerator part and a
+// denominator whole. A point is the sum of part divided by the sum of whole. Steps for which ofStep
+// returns false are left out.
 func (r *Run) binned(size int, ofStep func(i int) (part, whole float64, ok bool)) (x, y []float64) {
 	place := r.places()
 	part, whole, n := 0.0, 0.0, 0
@@ -107,8 +108,8 @@ func (r *Run) binned(size int, ofStep func(i int) (part, whole float64, ok bool)
 	return x, y
 }
 
-// places returns the number of each recorded step, counted from the beginning of the run. It counts
-// steps whose records are missing too.
+// places returns, for each recorded step, the number of steps before it since the beginning of the
+// run. Steps whose records are missing count too.
 func (r *Run) places() []float64 {
 	longest := 0.0
 	for i := range r.Steps.n {
@@ -164,8 +165,8 @@ func meansOf(size int) string {
 	return fmt.Sprintf("A point is the mean of %d steps.", size)
 }
 
-// validation draws the metric over epochs. A curve of a single run has the run's test result in its
-// label.
+// validation draws the metric over epochs. If a curve shows one run and not a mean of runs, its
+// label has the run's test result.
 func validation(runs []*Run, metric string) *chart.Chart {
 	scale, unit := scaleOf(metric)
 	digits := 1
@@ -209,8 +210,8 @@ func scaleOf(metric string) (scale float64, unit string) {
 // validation.
 const mostTrained = 3
 
-// training returns the share of right predictions, in %, in the minibatches of each epoch. The log
-// of rank 0 has it for all ranks.
+// training returns the share of right predictions, in %, in the minibatches of each epoch. The
+// records of rank 0 have the sums of all ranks.
 func (r *Run) training() (x, y []float64) {
 	right, seeds := map[float64]float64{}, map[float64]float64{}
 	for i := range r.Steps.n {
@@ -258,7 +259,8 @@ func policyTimes(runs []*Run) *chart.Chart {
 	)
 }
 
-// scalingChart draws epoch times over ranks with the ideal line and the efficiency at each point.
+// scalingChart draws epoch times over ranks. It also draws the line of ideal scaling, and writes
+// the efficiency at each point.
 func scalingChart(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "ranks", Y: "s per epoch", LogX: true, LogY: true}
 	addStudies(c, runs, false, func(p point) float64 { return p.seconds },
@@ -270,8 +272,8 @@ func scalingChart(runs []*Run) *chart.Chart {
 		"efficiency, the share of the ideal speed-up over the fewest ranks.", c)
 }
 
-// weakScalingChart draws seeds trained a second over ranks, with the ideal line and the efficiency
-// at each point.
+// weakScalingChart draws seeds trained a second over ranks. It also draws the line of ideal
+// scaling, and writes the efficiency at each point.
 func weakScalingChart(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "ranks", Y: "seeds per s", LogX: true, LogY: true}
 	rate := func(p point) float64 { return p.seeds / p.step }
@@ -285,9 +287,9 @@ func weakScalingChart(runs []*Run) *chart.Chart {
 		"of the ideal speed-up over the fewest ranks.", c)
 }
 
-// addStudies adds a curve for each scaling study that is weak or strong, as the argument weak says.
-// The function y returns the value of a point, and ideally the value of the ideal line, which
-// begins at the first point.
+// addStudies adds a curve for each weak scaling study if the argument weak is true, otherwise for
+// each strong one. The function y returns the value of a point. The function ideally returns the
+// value of the line of ideal scaling, which begins at the first point.
 func addStudies(c *chart.Curves, runs []*Run, weak bool, y func(point) float64,
 	ideally func(first point, ranks float64) float64) {
 	for i, s := range studies(runs) {
@@ -314,19 +316,19 @@ func addStudies(c *chart.Curves, runs []*Run, weak bool, y func(point) float64,
 	}
 }
 
-// phaseColors distinguish preparation, training and waiting.
+// phaseColors has the colour of each phase in charts.
 var phaseColors = map[string]int{
 	"sample": 4, "ask": 13, "plan": 8, "score": 17, "exchange": 2, "slice": 12, "gather": 3,
 	"forward": 5, "backward": 0, "shuffle": 16, "sync": 7, "update": 6, "wait": 1, "save": 9,
 }
 
-// trainingPhases run one after the other on the training goroutine, and add up to the epoch. The
-// other phases run beside them.
+// trainingPhases are the phases that run one after the other on the training goroutine. Their times
+// add up to the epoch. The other phases run at the same time as them.
 var trainingPhases = []string{"forward", "backward", "shuffle", "sync", "update", "wait",
 	"save"}
 
-// phaseBars shows preparation beside training. Preparation for which training did not wait was
-// hidden behind it. Source: MassiveGNN, Figure 9.
+// phaseBars draws the phases of preparation beside those of training. Preparation for which
+// training did not have to wait took no extra time. Source: MassiveGNN, Figure 9.
 func phaseBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "s per epoch, mean of ranks", Tick: "the epoch"}
 	for _, p := range phaseNames {
@@ -376,7 +378,7 @@ func overlapChart(runs []*Run) *chart.Chart {
 		"mean stands beside the name.", c)
 }
 
-// memoryBars draws the items of memory beside the resident set.
+// memoryBars draws what the items of memory take, beside the resident set of the process.
 func memoryBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "MB, the rank with the largest resident set",
 		Tick: "largest resident set that the system has seen"}

@@ -33,14 +33,14 @@ func differing(runs []*Run, ignored func(key string) bool) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// Predicates for the keys in which compared runs may differ.
+// Predicates for the config keys in which compared runs may differ.
 func noKey(string) bool         { return false }
 func cacheKey(key string) bool  { return strings.HasPrefix(key, "cache.") }
 func batchKey(key string) bool  { return strings.HasPrefix(key, "sample.batch") }
 func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
 
-// alike reports whether runs are on the same graph and their configs differ only in keys for which
-// the function ignored returns true.
+// alike reports whether two runs have the same graph, and configs that differ only in keys for
+// which the function ignored returns true.
 func alike(a, b *Run, ignored func(key string) bool) bool {
 	graph := &the.summary.Graph
 	if a.Summary != nil && b.Summary != nil &&
@@ -50,9 +50,9 @@ func alike(a, b *Run, ignored func(key string) bool) bool {
 	return len(differing([]*Run{a, b}, ignored)) == 0
 }
 
-// dataOf returns a text that identifies the data set of a run. It is the size of the graph, so that
-// all partitions of one graph are one data set. A run without a summary does not know that size;
-// its text is the directory of its parts.
+// dataOf returns a text that identifies the data set of a run. The text is the size of the graph,
+// so that all partitions of one graph count as one data set. If a run has no summary, the size is
+// not known, and the text is the directory of its parts.
 func dataOf(r *Run) string {
 	if g := graphOf(r); g != "" {
 		return g
@@ -63,7 +63,8 @@ func dataOf(r *Run) string {
 
 func sameData(a, b *Run) bool { return dataOf(a) == dataOf(b) }
 
-// byData divides runs by data set. A run without a summary joins the runs on the same parts.
+// byData divides runs by data set. A run without a summary joins the runs that use the same
+// directory of parts.
 func byData(runs []*Run) [][]*Run {
 	return groups(runs, func(a, b *Run) bool {
 		partsA, _ := a.setting("data.parts")
@@ -72,10 +73,11 @@ func byData(runs []*Run) [][]*Run {
 	})
 }
 
-// seedKey reports whether repetitions of one job may differ in a key.
+// seedKey reports whether the runs of one job, which repeat it with other seeds, may differ in a
+// key.
 func seedKey(key string) bool { return key == "train.seed" || key == "data.split" }
 
-// repeated divides runs into jobs. The runs of a job differ only in seeds and splits.
+// repeated divides runs into jobs. The runs of one job differ only in their seeds and splits.
 func repeated(runs []*Run) [][]*Run {
 	return groups(runs, func(a, b *Run) bool {
 		ranksA, _ := a.ranks()
@@ -85,7 +87,7 @@ func repeated(runs []*Run) [][]*Run {
 }
 
 // ranked orders runs by data set, and within it by the validation metric, best first. Runs with
-// different metrics stay as they are.
+// different metrics keep their order.
 func ranked(runs []*Run) (out []*Run) {
 	for _, g := range byData(runs) {
 		valid := func(r *Run) float64 {
@@ -104,8 +106,8 @@ func ranked(runs []*Run) (out []*Run) {
 	return out
 }
 
-// groups divides runs, in order, into groups: a run joins the first group for whose first run the
-// function fits returns true.
+// groups divides runs, in order, into groups. A run joins the first group g for which fits(run,
+// g[0]) is true. If there is none, the run begins a new group.
 func groups(runs []*Run, fits func(a, b *Run) bool) (all [][]*Run) {
 	for _, r := range runs {
 		if at := slices.IndexFunc(all, func(g []*Run) bool { return fits(g[0], r) }); at >= 0 {
@@ -117,8 +119,8 @@ func groups(runs []*Run, fits func(a, b *Run) bool) (all [][]*Run) {
 	return all
 }
 
-// groupNames names groups by the settings in which their first runs differ. A single group has no
-// name.
+// groupNames names groups by the settings in which their first runs differ. A key for which the
+// function but returns true is left out of names. If there is only one group, its name is empty.
 func groupNames(all [][]*Run, but func(key string) bool) []string {
 	names := make([]string, len(all))
 	if len(all) < 2 {
@@ -141,7 +143,8 @@ func groupNames(all [][]*Run, but func(key string) bool) []string {
 	return names
 }
 
-// baseline returns the run with the same settings but without a cache, or nil.
+// baseline returns the run that has the same settings as r but no cache. It returns nil if there is
+// none.
 func baseline(r *Run, runs []*Run) *Run {
 	ranks, _ := r.ranks()
 	for _, b := range runs {
@@ -154,9 +157,9 @@ func baseline(r *Run, runs []*Run) *Run {
 	return nil
 }
 
-// study is a scaling study: runs of the same settings on different numbers of ranks, fewest first.
-// Strong scaling divides the work of an epoch among more ranks. Weak scaling gives a rank the same
-// number of seeds a step on any number of ranks.
+// study is a scaling study: runs of the same settings on different numbers of ranks. The points are
+// in ascending order of ranks. Strong scaling divides the work of an epoch among more ranks. Weak
+// scaling gives a rank the same number of seeds a step on any number of ranks.
 type study struct {
 	name   string // the settings that distinguish it from other studies; empty if there is only one
 	points []point
@@ -166,15 +169,18 @@ type study struct {
 type point struct {
 	runs  []*Run
 	ranks int
-	// seconds of an epoch: median over the epochs of a run, then median over the runs
+	// seconds of an epoch: the median of a run's epochs, and of these medians the median over the
+	// runs
 	seconds float64
-	step    float64 // seconds of a step, the same median; 0 if unknown
-	seeds   float64 // seeds of the first step, on all ranks; 0 if unknown
+	// seconds of a step: the median over the runs; 0 if unknown
+	step  float64
+	seeds float64 // seeds of the first step, on all ranks; 0 if unknown
 }
 
-// weak reports whether a rank has the same number of seeds a step at all points. It compares
-// settings, not recorded seeds: if ranks have different numbers of seeds, minibatches have too, so
-// recorded seeds show it only roughly.
+// weak reports whether the study is a weak one, so that a rank has the same number of seeds a step
+// at all points. It compares the batch size in the settings and not the recorded seeds. Those are
+// only roughly in proportion to the ranks, because ranks, and so minibatches, have unequal numbers
+// of seeds.
 func (s *study) weak() bool {
 	batch, _ := s.points[0].runs[0].setting("sample.batch")
 	return !slices.ContainsFunc(s.points, func(p point) bool {
@@ -186,7 +192,8 @@ func (s *study) weak() bool {
 	})
 }
 
-// speedup returns the speed-up of an epoch or, in weak scaling, of the seeds trained a second.
+// speedup returns the speed-up of point i over the first point. In strong scaling it is the ratio
+// of the epoch times, in weak scaling the ratio of the seeds trained a second.
 func (s *study) speedup(i int) float64 {
 	if p, first := s.points[i], s.points[0]; s.weak() {
 		return p.seeds / p.step / (first.seeds / first.step)
@@ -194,8 +201,8 @@ func (s *study) speedup(i int) float64 {
 	return s.points[0].seconds / s.points[i].seconds
 }
 
-// efficiency returns the speed-up divided by the ideal speed-up. Both are relative to the fewest
-// ranks.
+// efficiency returns the speed-up of point i divided by the ideal speed-up, which is the ratio of
+// its ranks to the ranks of the first point.
 func (s *study) efficiency(i int) float64 {
 	return s.speedup(i) * float64(s.points[0].ranks) / float64(s.points[i].ranks)
 }
@@ -207,8 +214,8 @@ func sameSeeds(a, b *Run) bool {
 	return knownA && knownB && seedsA == seedsB
 }
 
-// timed reports whether a run can be a point of a study: finished, on the same number of ranks
-// throughout, with epoch times above 0.
+// timed reports whether a run can be a point of a study. It can if it finished, kept the same
+// number of ranks throughout, and took more than 0 seconds an epoch.
 func timed(r *Run) bool {
 	ranks, known := r.ranks()
 	seconds, _ := r.seconds()
@@ -219,12 +226,14 @@ func timed(r *Run) bool {
 
 // equalWork groups runs that differ only in ranks and in keys for which the function ignored
 // returns true. The runs of a group have the same graph and parts, the same pretended nodes, and
-// the same number of threads a rank. A group on one number of ranks joins a group with other batch
-// sizes if their steps have the same number of seeds. A group on several numbers of ranks does not,
-// because a weak study would then lose a point to a strong study with the same number of seeds.
+// the same number of threads a rank. Runs that also differ in batch size are joined if their steps
+// have the same number of seeds on all ranks. But if the runs with one batch size are on several
+// numbers of ranks, they stay a group, because they may be a weak study. Otherwise it could lose a
+// point to a strong study with the same number of seeds.
 func equalWork(runs []*Run, ignored func(key string) bool) (all [][]*Run) {
 	same := groups(runs, func(a, b *Run) bool { return alike(a, b, ignored) })
-	for _, several := range []bool{true, false} { // so that the order of the runs does not matter
+	// groups on several numbers of ranks come first, so that the order of the runs does not matter
+	for _, several := range []bool{true, false} {
 		for _, g := range same {
 			if severalRanks(g) != several {
 				continue
@@ -288,9 +297,10 @@ func studies(runs []*Run) (out []study) {
 }
 
 // byMetric divides runs by data set and validation metric, as different metrics mean different
-// tasks and losses. An unfinished run, whose metric is unknown, joins the runs on the same parts.
+// tasks and losses. The metric of an unfinished run is unknown, so this run joins the runs that use
+// the same directory of parts.
 func byMetric(runs []*Run) (all [][]*Run, names []string) {
-	of := map[string]string{} // the metric of the runs on each directory of parts
+	of := map[string]string{} // the metric of the runs that use each directory of parts
 	for _, r := range runs {
 		if parts, ok := r.setting("data.parts"); ok && r.metric() != "" {
 			of[parts] = r.metric()
@@ -309,7 +319,8 @@ func byMetric(runs []*Run) (all [][]*Run, names []string) {
 	return all, names
 }
 
-// policyGroups finds runs that differ in nothing but the cache policy, and names each group.
+// policyGroups finds groups of runs that differ in nothing but the cache policy. It returns the
+// groups and their names.
 func policyGroups(runs []*Run) (all [][]*Run, names []string) {
 	ranked := slices.DeleteFunc(slices.Clone(runs),
 		func(r *Run) bool { s, _ := r.seconds(); return s <= 0 })

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// plain formats a value of a record for a program to read. It is empty for an absent value, a list
-// or an object.
+// plain formats a value of a record so that programs can read it. It returns an empty text if the
+// value is absent, a list or an object.
 func plain(v any) string {
 	switch v := v.(type) {
 	case float64:
@@ -19,7 +19,8 @@ func plain(v any) string {
 	return ""
 }
 
-// flat replaces an object within a record by its values, whose keys are joined by dots.
+// flat returns a record in which objects are replaced by their values. The key of such a value is
+// the object's key and the value's own key, joined by a dot.
 func flat(r values) values {
 	out := map[string]any{}
 	flatten("", r, out)
@@ -27,7 +28,7 @@ func flat(r values) values {
 	return out
 }
 
-// keysOf returns the sorted keys under which records have single values.
+// keysOf returns the sorted keys whose values are neither lists nor objects, in any of the records.
 func keysOf(records []values) []string {
 	keys := map[string]bool{}
 	for _, r := range records {
@@ -67,7 +68,7 @@ func writeRuns(w io.Writer, runs []*Run) error {
 	return csv.NewWriter(w).WriteAll(lines)
 }
 
-// writeEpochs writes a line for each epoch, with the evaluation after it.
+// writeEpochs writes a line for each epoch. It includes the evaluation after the epoch.
 func writeEpochs(w io.Writer, runs []*Run) error {
 	var all []values
 	var of []*Run

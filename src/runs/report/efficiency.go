@@ -11,7 +11,8 @@ import (
 	"halognn/src/runs/record"
 )
 
-// popMetrics are POP's metrics in the order of their columns.
+// popMetrics are the metrics of the POP project, which analyses parallel efficiency, in the order
+// of the table's columns.
 var popMetrics = []struct {
 	column string
 	of     field
@@ -23,7 +24,7 @@ var popMetrics = []struct {
 	{"serialisation", &the.summary.Efficiency.Serialisation},
 }
 
-// efficiencies is the table of the POP metrics.
+// efficiencies is the table of the metrics of parallel efficiency by the POP project.
 func efficiencies(runs []*Run) table {
 	t := table{
 		id: "efficiency", title: "Parallel efficiency, by POP's definitions",
@@ -62,15 +63,16 @@ func efficiencies(runs []*Run) table {
 	return t
 }
 
-// computation returns the processor seconds of computation in an epoch of a run.
+// computation returns the seconds that the processors of all ranks computed in an epoch. If ok is
+// false, it is not known.
 func (r *Run) computation() (seconds float64, ok bool) {
 	e := &the.summary.Efficiency
 	seconds, ok = r.Summary.object(e).num(&e.ComputationSeconds)
 	return seconds, ok && seconds > 0
 }
 
-// sameWork reports whether a key does not change how much an epoch computes, as those of caches,
-// rates and seeds.
+// sameWork reports whether an epoch computes the same amount for every value of a key. This is so
+// for keys of caches, rates and seeds.
 func sameWork(key string) bool {
 	switch key {
 	case "train.lr", "train.schedule", "train.step_epochs", "train.weight_decay", "train.epochs",
@@ -81,7 +83,8 @@ func sameWork(key string) bool {
 }
 
 // smallestRuns returns, for each run that can be compared with others, the processor seconds of the
-// run on the fewest ranks, or their median if there are several.
+// comparable run on the fewest ranks. If several runs are on this number of ranks, it returns their
+// median.
 func smallestRuns(runs []*Run) map[*Run]float64 {
 	of := map[*Run]float64{}
 	for _, g := range equalWork(slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
@@ -111,7 +114,8 @@ func smallestRuns(runs []*Run) map[*Run]float64 {
 	return of
 }
 
-// withoutEfficiency returns sentences that say which metrics have no value in which runs, and why.
+// withoutEfficiency returns sentences that list the runs without a value of a metric, and the
+// reason.
 func withoutEfficiency(runs []*Run) string {
 	var sentences []string
 	told := map[string]bool{}
@@ -150,8 +154,8 @@ func withoutEfficiency(runs []*Run) string {
 // mostNamed is the largest number of runs that a sentence names.
 const mostNamed = 3
 
-// whyNone returns why a run has no value of a metric; "" if it has one, or the run does not say
-// why.
+// whyNone returns the reason why a run has no value of a metric. It returns "" if the run has a
+// value, or gives no reason.
 func whyNone(r *Run, f field) string {
 	e := r.Summary.object(&the.summary.Efficiency)
 	if _, ok := e.num(f); ok {
@@ -160,8 +164,8 @@ func whyNone(r *Run, f field) string {
 	return e.object(&the.summary.Efficiency.NoValue).text(f)
 }
 
-// slowest returns a sentence about the rank for which the others wait, and where to read what to
-// do. It is empty if that rank is not known.
+// slowest returns a sentence about the rank for which the other ranks wait. The sentence names the
+// page that says what to do. It is empty if this rank is not known.
 func slowest(r *Run) string {
 	text, err := json.Marshal(r.Summary.object(&the.summary.Efficiency))
 	var e record.Efficiency

@@ -6,7 +6,8 @@ import (
 	"halognn/src/base/chart"
 )
 
-// locality is the table of the factors that adapt to the share of loading in a step.
+// locality is the table of the factors that say how many times likelier vertices at hand were
+// drawn. Runs adapt the factor to the share of loading in a step.
 func locality(runs []*Run) table {
 	t := table{
 		id: "locality", title: "Draws of what is at hand",

@@ -17,7 +17,7 @@ func markdown(s string) string {
 	}
 	for i, r := range text {
 		switch {
-		// Not every Markdown accepts a backslash before | in a cell.
+		// not every program that reads Markdown accepts a backslash before | in a cell
 		case r == '|' || r == '<' || r == '>' || r == '&':
 			fmt.Fprintf(&b, "&#%d;", r)
 		case strings.ContainsRune("\\`*[]~$", r), r == '_' && !(word(i-1) && word(i+1)):

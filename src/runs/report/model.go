@@ -7,7 +7,8 @@ import (
 	"halognn/src/base/trace"
 )
 
-// modelTerms are the numbers of time_model, in the order of the table.
+// modelTerms are the numbers of the object time_model of a summary, in the order of the table's
+// columns.
 var modelTerms = []struct {
 	of   field
 	name string
@@ -30,11 +31,11 @@ var modelTerms = []struct {
 	{&the.summary.TimeModel.Gain, "T_base / t_DDP (eq. 6)"},
 }
 
-// mostTurned is the largest number of runs that a table shows as columns. With more, each run is a
-// row.
+// mostTurned is the largest number of runs for which a table has a column for each run. A table of
+// more runs has a row for each run.
 const mostTurned = 8
 
-// timeModel is the table that compares the model of a step with the measured steps.
+// timeModel is the table that compares the time of a step by the time model with the measured time.
 func timeModel(runs []*Run) table {
 	t := table{
 		id: "model", title: "Seconds of a step: MassiveGNN's model and the measurement",
@@ -62,7 +63,8 @@ func timeModel(runs []*Run) table {
 	return t.turnedIfFew()
 }
 
-// modelBars draws the measured steps, and the model's step at the run's depth.
+// modelBars draws the measured time of a step, and the time that the model gives for the run's
+// pipeline depth.
 func modelBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{
 		X: "s, a step", Tick: "the model: T_base at depth 0, T_prefetch otherwise",
@@ -93,7 +95,7 @@ func modelBars(runs []*Run) *chart.Chart {
 	)
 }
 
-// overheads is the table of the time in epochs besides training.
+// overheads is the table of the time in epochs that is not training.
 func overheads(runs []*Run) table {
 	t := table{
 		id: "overheads", title: "What is not training",

@@ -9,8 +9,9 @@ import (
 	"halognn/src/base/chart"
 )
 
-// page is well-formed XML too, so that any parser can check it. The page that follows a running job
-// replaces elements that have an id.
+// page is the template of the HTML page. Its HTML is well-formed XML too, so that any XML parser
+// can check it. While a job runs, the page in the browser replaces its elements that have an id by
+// newer ones.
 var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -85,7 +86,8 @@ type section struct {
 	Rows            [][]string
 }
 
-// The type again says how to repeat a run. It has the command, and the config that the run wrote.
+// The type again holds what a reader needs to repeat a run: the command, and the config that the
+// run wrote.
 type again struct{ Name, Command, Config string }
 
 func againOf(r *Run) again {
@@ -103,7 +105,8 @@ func runsWord(runs []*Run) string {
 	return fmt.Sprintf("%d runs", len(runs))
 }
 
-// mostDamages is the largest number of damaged records listed for a run; the rest are counted.
+// mostDamages is the largest number of damaged records that are listed for a run. Further records
+// are only counted.
 const mostDamages = 5
 
 // warnings returns warnings for the top of the page: about damaged records, unfinished runs, and
@@ -152,7 +155,7 @@ func writePage(w io.Writer, runs []*Run, live bool) error {
 	}
 	for _, c := range chartsOf(runs) {
 		columns, rows := c.Table()
-		// safe as HTML: the program made this element, and every name in it is escaped
+		// this conversion is safe, because the program made the HTML and escaped every name in it
 		s := section{ID: c.ID, Title: c.Title, Note: c.Note, Drawing: template.HTML(c.HTML()),
 			Columns: columns, Rows: rows}
 		if _, bars := c.Drawing.(*chart.Bars); bars {

@@ -16,11 +16,11 @@ import (
 	"halognn/src/runs/record"
 )
 
-// values is one JSON object.
+// values is one JSON object, by key.
 type values map[string]any
 
-// The constant most is the largest number accepted in a record. It keeps sums and means finite; no
-// count, time or loss comes near it.
+// The constant most is the largest number accepted in a record. This limit keeps sums and means
+// finite. No real count, time or loss comes near it.
 const most = 1e100
 
 // numberOf returns a value of a record as a number; ok is false if it is not a number.
@@ -31,13 +31,13 @@ func numberOf(v any) (float64, bool) {
 
 func (r values) num(f field) (float64, bool) { return numberOf(r[keyOf(f)]) }
 
-// text returns a string of the record, safe to display; empty if it is absent.
+// text returns a string of the record, made safe to display. It is empty if the record has none.
 func (r values) text(f field) string {
 	s, _ := r[keyOf(f)].(string)
 	return visible(s)
 }
 
-// object returns an object within the record; nil if it is absent.
+// object returns an object within the record, or nil if the record has none.
 func (r values) object(f field) values {
 	inner, _ := r[keyOf(f)].(map[string]any)
 	return inner
@@ -78,10 +78,10 @@ func (c *columns) add(r values) {
 	c.n++
 }
 
-// at returns a number of record i, and whether the record has it.
+// The method at returns a number of record i, and whether the record has this number.
 func (c *columns) at(f field, i int) (float64, bool) { return c.under(keyOf(f), i) }
 
-// under does what at does, for a key.
+// under does what the method at does, for a JSON key instead of a field.
 func (c *columns) under(key string, i int) (float64, bool) {
 	column := c.of[key]
 	if i >= len(column) || math.IsNaN(column[i]) {
@@ -92,14 +92,14 @@ func (c *columns) under(key string, i int) (float64, bool) {
 
 func (c *columns) keys() []string { return slices.Sorted(maps.Keys(c.of)) }
 
-// must maps each kind of record to the numbers that it must have.
+// must maps each kind of record to the numbers without which a record counts as damaged.
 var must = map[string][]field{
 	record.KindStep:  {&the.step.Epoch, &the.step.Step, &the.step.Loss},
 	record.KindEpoch: {&the.epoch.Epoch, &the.epoch.Seconds},
 	record.KindEval:  {&the.eval.Epoch},
 }
 
-// longestLine limits the memory for a line of a damaged file.
+// longestLine limits the memory for a line, because a damaged file may have no line breaks.
 const longestLine = 16 << 20
 
 // readMetrics reads the records of a run and keeps them by kind.
@@ -138,8 +138,8 @@ func (r *Run) damage(format string, args ...any) {
 	r.Damaged = append(r.Damaged, visible(fmt.Sprintf(format, args...)))
 }
 
-// readLine returns a line, and whether it is complete. Of a line longer than longestLine it returns
-// the beginning.
+// readLine returns a line, and whether it ends with a line break. If a line is longer than
+// longestLine, readLine returns only its beginning.
 func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
 	for {
 		piece, err := r.ReadSlice('\n')
@@ -157,7 +157,7 @@ func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
 	}
 }
 
-// take parses and keeps one record.
+// take parses one record and adds it to the run.
 func (r *Run) take(line []byte) error {
 	var one values
 	if err := json.Unmarshal(line, &one); err != nil {

@@ -33,8 +33,8 @@ const (
 	StepsFile    = "steps.csv"
 )
 
-// Write writes a report of the runs into directory dir, which it makes if necessary. Files of an
-// earlier report there are replaced; other files stay.
+// Write writes a report of the runs into directory dir, which it makes if necessary. It replaces
+// files of an earlier report in dir and leaves other files alone.
 func Write(runs []*Run, dir string) error {
 	if len(runs) == 0 {
 		return errors.New("report: no runs")

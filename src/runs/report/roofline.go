@@ -9,7 +9,8 @@ import (
 	"halognn/src/base/chart"
 )
 
-// mostKernels is the largest number of kernels in a roofline: those that take longest.
+// mostKernels is the largest number of kernels in a roofline chart. These are the kernels that take
+// longest.
 const mostKernels = 12
 
 // kernel is a kernel of a metered run (--kernels).
@@ -34,15 +35,16 @@ func kernelsOf(r *Run) (all []kernel) {
 	return all
 }
 
-// roofs returns the rates that were measured of the device of a metered run: bytes/s of copies, and
-// flop/s of matrix products.
+// roofs returns the two rates that a metered run measured on its device: bytes/s of copies, and
+// flop/s of matrix products. They are the upper bounds in the roofline chart.
 func roofs(r *Run) (copies, product float64, ok bool) {
 	copies, _ = r.Kernels.num(&the.kernels.Copy)
 	product, _ = r.Kernels.num(&the.kernels.Product)
 	return copies, product, copies > 0 && product > 0
 }
 
-// roofline draws the kernels that multiply under the device's measured roofs.
+// roofline draws the speed of the kernels that do arithmetic, and the measured limits of the
+// device.
 func roofline(r *Run) *chart.Chart {
 	c := &chart.Curves{X: "flop per byte", Y: "Gflop/s", LogX: true, LogY: true}
 	copies, product, ok := roofs(r)

@@ -18,16 +18,17 @@ import (
 
 // Run is the content of a run directory. docs/metrics.md defines the records.
 type Run struct {
-	Name    string         // shortest unique end of its path, safe to display
-	Dir     string         // its path as given
+	Name    string         // shortest end of the path that no other run shares, safe to display
+	Dir     string         // path as the user gave it
 	Config  map[string]any // "train.lr" -> 0.01
 	Summary values         // nil for a run that has not finished
 	Kernels values         // kernels of a metered run; otherwise nil
 	Epochs  []values
 	Evals   []values
-	Steps   columns // the steps as rank 0 recorded them; loss, accuracy and seeds are of all ranks
+	// the steps as rank 0 recorded them; their loss, accuracy and seeds are those of all ranks
+	Steps columns
 
-	Damaged []string // records left out because they are damaged: file, line and error
+	Damaged []string // damaged records, which are left out: file, line and error of each
 
 	source string // the config as text, safe to display
 	color  int    // colour of the run's curves: its index among the runs
@@ -88,7 +89,8 @@ func load(dir string) (*Run, error) {
 	return r, r.readMetrics(filepath.Join(dir, rundir.MetricsFile))
 }
 
-// flatten turns nested maps into dotted keys, safe to display.
+// flatten turns nested maps into one map with dotted keys. It makes keys and values safe to
+// display.
 func flatten(prefix string, from map[string]any, to map[string]any) {
 	for k, v := range from {
 		if inner, ok := v.(map[string]any); ok {
@@ -99,15 +101,15 @@ func flatten(prefix string, from map[string]any, to map[string]any) {
 	}
 }
 
-// name names each run by the last elements of its path. It takes as many elements as make the names
-// unique. Equal paths are kept whole.
+// name names each run by the last elements of its path. It takes so many elements that no two runs
+// have the same name. Runs with equal paths get the whole path.
 func name(runs []*Run) {
 	for n, longest := 1, 1; n <= longest; n++ {
 		seen := map[string]bool{}
 		for _, r := range runs {
 			dir := filepath.Clean(r.Dir)
 			if whole, err := filepath.Abs(dir); err == nil && strings.Trim(dir, "./") == "" {
-				dir = whole // "." and ".." are not names
+				dir = whole // the paths "." and ".." would say nothing as names
 			}
 			parts := strings.Split(filepath.ToSlash(dir), "/")
 			longest = max(longest, len(parts))
@@ -129,7 +131,7 @@ func (r *Run) setting(key string) (string, bool) {
 	return visible(fmt.Sprint(v)), true
 }
 
-// shown returns a key of the config for a table.
+// shown returns a setting as the text of a table's cell.
 func (r *Run) shown(key string) string {
 	if v, ok := r.setting(key); ok {
 		return v
@@ -137,8 +139,8 @@ func (r *Run) shown(key string) string {
 	return chart.Absent
 }
 
-// policy returns the cache policy. It is none for runs of versions without caches, and for runs on
-// one node, which have no remote rows.
+// policy returns the cache policy. It returns "none" for runs of old versions, which had no caches,
+// and for runs on one node, which have no remote rows to cache.
 func (r *Run) policy() string {
 	if nodes, ok := r.Summary.num(&the.summary.Nodes); ok && nodes == 1 {
 		return "none"
@@ -149,11 +151,11 @@ func (r *Run) policy() string {
 	return "none"
 }
 
-// tried reports whether the run had cache.policy auto. Its means then include the epochs in which
-// other caches were tried.
+// tried reports whether the run had cache.policy auto. If so, means over its epochs include those
+// in which it tried other caches.
 func (r *Run) tried() bool { return r.policy() == "auto" }
 
-// policyName returns the cache policy and, for auto, the policy that it chose.
+// policyName returns the cache policy. If the policy is auto, it adds the policy that auto chose.
 func (r *Run) policyName() string {
 	chosen := r.Summary.object(&the.summary.Cache).text(&the.cache.Policy)
 	if r.tried() && chosen != "" {
@@ -162,14 +164,15 @@ func (r *Run) policyName() string {
 	return r.policy()
 }
 
-// metric returns the validation metric from the summary; empty without one.
+// metric returns the name of the validation metric from the summary. It is empty if there is no
+// summary.
 func (r *Run) metric() string { return r.Summary.text(&the.summary.MetricName) }
 
-// noValue returns why a metric of the summary is null; empty if it has a value, or no reason is
-// given.
+// noValue returns the reason why a metric of the summary is null. It returns "" if the metric has a
+// value, or the summary gives no reason.
 func (r *Run) noValue(f field) string { return r.Summary.object(&the.summary.NoValue).text(f) }
 
-// ranks returns the number of ranks; for an unfinished run it is taken from the epochs.
+// ranks returns the number of ranks. For an unfinished run it takes the number from the epochs.
 func (r *Run) ranks() (int, bool) {
 	if n, ok := r.Summary.num(&the.summary.Ranks); ok {
 		return int(n), true
@@ -182,7 +185,8 @@ func (r *Run) ranks() (int, bool) {
 	return 0, false
 }
 
-// state says that the run has finished, or how far it got.
+// state returns a text which says that the run has finished, or which step of which epoch it
+// reached.
 func (r *Run) state() string {
 	if r.Summary != nil {
 		return "finished"
@@ -206,10 +210,11 @@ func (r *Run) seconds() (float64, bool) {
 	return timing.Median(all), len(all) > 0
 }
 
-// mean returns the mean of a number over the records that have it, and whether any has.
+// mean returns the mean of a number over the records that have the number. If no record has it, the
+// second result is false.
 func mean(records []values, f field) (float64, bool) { return meanUnder(records, keyOf(f)) }
 
-// meanUnder does what mean does, for a key.
+// meanUnder does what mean does, for a JSON key instead of a field.
 func meanUnder(records []values, key string) (float64, bool) {
 	sum, n := 0.0, 0
 	for _, e := range records {
@@ -221,7 +226,8 @@ func meanUnder(records []values, key string) (float64, bool) {
 	return sum / float64(max(1, n)), n > 0
 }
 
-// meanOf returns the mean of each number of an object within the records, such as phase_seconds.
+// meanOf returns the means of the numbers in an object that records have, such as phase_seconds.
+// The result maps the object's keys to means.
 func meanOf(records []values, object field) map[string]float64 {
 	inner := make([]values, len(records))
 	out := map[string]float64{}
@@ -241,8 +247,8 @@ func meanOf(records []values, object field) map[string]float64 {
 	return out
 }
 
-// accesses returns the mean number of remote accesses in an epoch: the rows that a run without a
-// cache fetches.
+// accesses returns the mean number of remote rows that an epoch reads. A run without a cache
+// fetches all of them.
 func accesses(epochs []values) (float64, bool) {
 	hits, cached := mean(epochs, &the.epoch.Cached)
 	peer, _ := mean(epochs, &the.epoch.PeerCached) // recorded if caches are shared

@@ -9,14 +9,16 @@ import (
 	"halognn/src/base/timing"
 )
 
-// job has the runs of one job, repeated with other seeds or splits, and its scores.
+// job has the runs of one job, which repeat it with other seeds or splits. It also has the scores
+// of these runs.
 type job struct {
 	name        string
 	runs        []*Run
 	valid, test score
 }
 
-// score is the mean and the standard deviation of a metric over those runs of a job that have it.
+// score is the mean and the standard deviation of a metric, over the runs of a job that have this
+// metric.
 type score struct {
 	mean, deviation float64
 	n               int
@@ -34,7 +36,8 @@ func scoreOf(runs []*Run, f field) (s score) {
 	return s
 }
 
-// text formats a score of the job. For several runs it gives the mean and the standard deviation.
+// text formats a score of the job as text. If it is a mean of several runs, the text has the
+// standard deviation too.
 func (j *job) text(s score) string {
 	text := metricText(j.runs[0].metric(), s.mean, s.n > 0)
 	if s.n < 2 {
@@ -46,7 +49,7 @@ func (j *job) text(s score) string {
 	return fmt.Sprintf("%.4f ± %.4f", s.mean, s.deviation)
 }
 
-// Scores returns the results of a run in words.
+// Scores returns the validation and test results of a run as a text.
 func (r *Run) Scores() string {
 	if r.Summary == nil {
 		return r.state()
@@ -56,9 +59,9 @@ func (r *Run) Scores() string {
 		score(r, &the.summary.ValidMetric), score(r, &the.summary.TestMetric))
 }
 
-// jobsOf divides runs of one data set and metric into jobs, best by validation first. Runs without
-// a validation value belong to no job. A run may lack a test value, because the order does not
-// depend on it.
+// jobsOf divides runs of one data set and metric into jobs, and sorts these by validation metric,
+// best first. Runs without a validation value belong to no job. Runs without a test value do,
+// because the order does not depend on it.
 func jobsOf(runs []*Run) (jobs []job) {
 	valued := slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
 		_, valid := r.Summary.num(&the.summary.ValidMetric)
@@ -75,8 +78,8 @@ func jobsOf(runs []*Run) (jobs []job) {
 	return jobs
 }
 
-// jobNames names jobs by their directories or, if some were repeated, by the settings in which jobs
-// differ.
+// jobNames names each job by the directory of its run. If a job has several runs, it names jobs by
+// the settings in which they differ.
 func jobNames(all [][]*Run) []string {
 	names := groupNames(all, seedKey)
 	several := slices.ContainsFunc(all, func(g []*Run) bool { return len(g) > 1 })
@@ -135,8 +138,8 @@ func repetitions(runs []*Run) table {
 	return t
 }
 
-// curvesOf adds a curve for each job: the points of a single run, or the mean of several runs with
-// a band of one standard deviation.
+// curvesOf adds a curve for each job. If the job has a single run, the curve has the points of the
+// run. Otherwise it is the mean of the runs, with a band of one standard deviation.
 func curvesOf(c *chart.Curves, runs []*Run, of func(r *Run) chart.Curve) {
 	all := repeated(runs)
 	for i, name := range jobNames(all) {

@@ -11,17 +11,17 @@ import (
 	"halognn/src/data/rundir"
 )
 
-// Server shows the report of runs as they are now. The page asks every two seconds and replaces
-// what has changed.
+// Server serves a web page with the report of runs that may still be running. The page in the
+// browser asks every two seconds for what has changed and replaces it.
 type Server struct {
 	dirs []string
 
 	mu    sync.Mutex
-	state string // state of the files from which page was made
+	state string // sizes and times of the files from which the page was made
 	page  []byte
 }
 
-// NewServer makes the first page, so it returns an error for directories that are no runs.
+// NewServer makes the first page. So it returns an error if a directory holds no run.
 func NewServer(dirs []string) (*Server, error) {
 	s := &Server{dirs: dirs}
 	_, err := s.now()
@@ -40,10 +40,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(page) // a reader that has gone away is no error
+	_, _ = w.Write(page) // it is no error if the browser closed the connection
 }
 
-// now makes the page again if a file of a run has changed.
+// The method now returns the page. It makes a new one if a file of a run has changed.
 func (s *Server) now() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 // table is a heading, columns and rows of text.
 type table struct {
 	id, title, note string
-	why             string // why cells have no value
+	why             string // the reason why some cells have no value
 	columns         []string
 	rows            [][]string
 	words           bool // cells are words, not numbers
-	turned          bool // each run is a column
+	turned          bool // whether each run is a column instead of a row
 }
 
 func tablesOf(runs []*Run) []table {
@@ -47,8 +47,8 @@ func tablesOf(runs []*Run) []table {
 	return slices.DeleteFunc(tables, func(t table) bool { return len(t.rows) == 0 })
 }
 
-// dropZeros removes columns of numbers that are zero or absent in every row, unless all columns are
-// such.
+// dropZeros removes columns of numbers that are zero or absent in every row. If all columns are
+// such, it removes none.
 func (t *table) dropZeros() {
 	if t.words || t.allZero() {
 		return
@@ -102,8 +102,8 @@ func outcomes(runs []*Run) table {
 	return t
 }
 
-// scores returns a function that formats a metric of a run, or why the run has none. It adds the
-// name of the metric if the runs have different ones.
+// scores returns a function that formats a metric of a run. If the run has no value, the function
+// returns the reason. It adds the name of the metric if the runs have different metrics.
 func scores(runs []*Run) func(r *Run, f field) string {
 	names := map[string]bool{}
 	for _, r := range runs {
@@ -125,7 +125,7 @@ func scores(runs []*Run) func(r *Run, f field) string {
 }
 
 // differences is the table of the config keys in which the runs differ, and of their results. It
-// has a column for each key, or for each run if that is narrower.
+// has a column for each key, or a column for each run if this makes the table narrower.
 func differences(runs []*Run) table {
 	keys := differing(runs, noKey)
 	t := table{
@@ -168,7 +168,7 @@ func (t *table) turn() {
 	t.columns, t.rows, t.turned = turned[0], turned[1:], !t.turned
 }
 
-// turnedIfFew transposes the table, so that each run is a column, unless there are many runs.
+// turnedIfFew transposes the table if there are few runs, so that each run is a column.
 func (t table) turnedIfFew() table {
 	if n := len(t.rows); n > 0 && n <= mostTurned {
 		t.turn()
@@ -200,7 +200,7 @@ func traffic(runs []*Run) table {
 	return t
 }
 
-// caches is the table of the runs' caches and their effect.
+// caches is the table of the runs' caches and of what they saved.
 func caches(runs []*Run) table {
 	t := table{
 		id: "caches", title: "Caches",
@@ -235,7 +235,8 @@ func caches(runs []*Run) table {
 	return t
 }
 
-// scaling is the table of the strong-scaling studies, or of those that are both strong and weak.
+// scaling is the table of the strong-scaling studies. A study that is both strong and weak is in it
+// too.
 func scaling(runs []*Run) table {
 	t := table{
 		id: "scaling", title: "Strong scaling",
@@ -296,7 +297,8 @@ func weakScaling(runs []*Run) table {
 	return t
 }
 
-// balance is the table of the balance between ranks; rankDots draws every rank.
+// balance is the table that compares the load of ranks. The chart rankDots draws the load of every
+// rank.
 func balance(runs []*Run) table {
 	t := table{
 		id: "balance", title: "Balance of the ranks, mean per epoch",
@@ -364,7 +366,7 @@ func phases(runs []*Run) table {
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Print writes the list of damaged records and the most important tables to a terminal.
+// Print writes the list of damaged records and the most important tables to w, for a terminal.
 func Print(w io.Writer, runs []*Run) error {
 	ids := []string{"seeds", "runs", "differences", "scaling", "efficiency", "overheads", "model",
 		"caches"}
@@ -373,8 +375,8 @@ func Print(w io.Writer, runs []*Run) error {
 	}))
 }
 
-// PrintSweep writes the tables of a sweep: jobs if there are several seeds, otherwise runs, and
-// their parallel efficiency.
+// PrintSweep writes the tables of a sweep and the parallel efficiency of its runs. The rows are
+// jobs if there are several seeds, otherwise runs.
 func PrintSweep(w io.Writer, runs []*Run) error {
 	runs = ranked(runs)
 	t := repetitions(runs)

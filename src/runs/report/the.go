@@ -11,9 +11,9 @@ import (
 )
 
 // The variable the has one of each kind of record that runs write. Only the addresses of its fields
-// are used: code that wants a number of a run's files names the field that the run wrote, as in
-// r.Summary.num(&the.summary.HitRate). So a field that is renamed does not compile here, and a
-// field whose JSON key changes is found by its new key.
+// are used. Code that wants a number of a run's files names the field that the run wrote, as in
+// r.Summary.num(&the.summary.HitRate). So if a field is renamed, this package does not compile; if
+// its JSON key changes, it is read under the new key.
 var the struct {
 	step    record.Step
 	epoch   record.Epoch
@@ -25,7 +25,7 @@ var the struct {
 	kernel  meter.Kernel
 }
 
-// field is the address of a field of the variable the.
+// field is the address of a field of the variable the, and so names the field.
 type field any
 
 // jsonKeys maps every field to its JSON key.
@@ -53,7 +53,7 @@ var jsonKeys = func() map[field]string {
 	return all
 }()
 
-// keyOf returns the key under which a record has the field.
+// keyOf returns the JSON key of a field in records.
 func keyOf(f field) string {
 	key, ok := jsonKeys[f]
 	if !ok {

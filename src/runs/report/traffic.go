@@ -8,16 +8,16 @@ import (
 	"halognn/src/base/chart"
 )
 
-// rowOf holds the epochs that one bar shows. If there are several runs, these are all epochs of a
-// run; if there is one run, they are one epoch.
+// rowOf holds the epochs that one bar shows: all epochs of a run if there are several runs, or one
+// epoch if there is a single run.
 type rowOf struct {
 	name   string
 	run    *Run
 	epochs []values
 }
 
-// mostEpochs is the largest number of epochs that are shown of a single run. If it has more, that
-// number is shown, equally far apart.
+// mostEpochs is the largest number of epochs that are shown of a single run. If the run has more
+// epochs, this number of them is shown, at equal distances.
 const mostEpochs = 12
 
 func rowsOf(runs []*Run) (rows []rowOf) {
@@ -42,7 +42,7 @@ func rowsOf(runs []*Run) (rows []rowOf) {
 	return rows
 }
 
-// tiers are the sources of rows, nearest first.
+// tiers are the places from which rows are read, nearest first.
 var tiers = []struct {
 	of    field
 	name  string
@@ -59,11 +59,11 @@ var tiers = []struct {
 	{&the.epoch.Early, "fetched early", 4},
 }
 
-// transferredTiers is the index of the first tier of transferred rows.
+// transferredTiers is the index of the first tier whose rows are transferred from another node.
 const transferredTiers = 6
 
-// tier returns the mean of a tier per epoch, or NaN if it is not recorded. It does not count rows
-// from a peer's cache twice.
+// tier returns the mean number of rows of tier i per epoch, or NaN if it is not recorded. Rows from
+// a peer's cache count only in their own tier, not among the rows of peers.
 func tier(epochs []values, i int) float64 {
 	x, ok := mean(epochs, tiers[i].of)
 	if !ok {
@@ -76,8 +76,8 @@ func tier(epochs []values, i int) float64 {
 	return x
 }
 
-// unknownTier is the name of the tier of transferred rows in old runs, which recorded only how many
-// there were.
+// unknownTier is the name of the tier of transferred rows in old runs. These recorded only the
+// number of transferred rows, not why they were transferred.
 const unknownTier = "transferred, kind not recorded"
 
 func tierPieces(from int) (out []chart.Piece) {
@@ -109,11 +109,12 @@ func tierBars(runs []*Run) *chart.Chart {
 		"Nearest first. The last three crossed the network.", b)
 }
 
-// compared is a run's transferred rows and sums, with those of its baseline.
+// compared has the rows and sums that a run transferred, and the same number for its baseline.
 type compared struct {
 	rows, base float64
-	against    string // the run without a cache, or the run's own accesses
-	known      bool   // whether the baseline is known
+	// name of the baseline: a run without a cache, or the run's own remote accesses
+	against string
+	known   bool // whether the baseline is known
 }
 
 func compare(row rowOf, runs []*Run) (c compared, ok bool) {
@@ -132,8 +133,9 @@ func compare(row rowOf, runs []*Run) (c compared, ok bool) {
 	return c, true
 }
 
-// transferred draws the transferred rows of each run beside those of a run without a cache or, if
-// there is none, beside its own remote accesses. Source: MassiveGNN, Figure 11.
+// transferred draws the rows that each run transferred, beside the rows that a run without a cache
+// transferred. If there is no such run, it draws them beside the run's own remote accesses. Source:
+// MassiveGNN, Figure 11.
 func transferred(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "rows transferred per epoch, all ranks",
 		Pieces: tierPieces(transferredTiers)}
@@ -174,7 +176,8 @@ func baselines(runs []*Run) table {
 }
 
 // predicted draws the predicted and the measured rows of a step. It leaves out runs that tried
-// several caches: their means are over all caches, but the prediction is for the last.
+// several caches, because their means are over all these caches, and the prediction is only for the
+// last cache.
 func predicted(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "rows transferred per step, all ranks",
 		Tick:   "predicted before the first step",
@@ -195,8 +198,8 @@ func predicted(runs []*Run) *chart.Chart {
 	return chart.New("predicted", "Rows per step, predicted and measured", note, b)
 }
 
-// hitRates draws the buffer hit rate over steps, with marks where rows were evicted. Source:
-// MassiveGNN, Figure 10.
+// hitRates draws the share of rows found in the cache over steps. It marks steps at which rows were
+// evicted. Source: MassiveGNN, Figure 10.
 func hitRates(runs []*Run) *chart.Chart {
 	c := &chart.Curves{X: "steps done", Y: "found in a cache, %",
 		Zero: true}
@@ -242,8 +245,9 @@ func hitRates(runs []*Run) *chart.Chart {
 	)
 }
 
-// evictions returns the steps at which rows were evicted. If rows were evicted at most steps, as
-// with SIEVE, marks would not help: then evictions returns no steps, and all is true.
+// evictions returns the steps at which rows were evicted. If that is more than half of the steps,
+// as with SIEVE, marks would not help. In this case evictions returns no steps, and the result all
+// is true.
 func (r *Run) evictions() (marks []float64, all bool) {
 	place := r.places()
 	for k := range r.Steps.n {
@@ -257,8 +261,9 @@ func (r *Run) evictions() (marks []float64, all bool) {
 	return marks, false
 }
 
-// rankMeans returns the mean of a number over the epochs for every rank; nil if it is not recorded.
-// If the number of ranks changed during the run, only epochs with the final number count.
+// rankMeans returns, for every rank, the mean of a number over the epochs. It returns nil if the
+// number is not recorded. If the number of ranks changed during the run, the mean is over the
+// epochs that had the final number of ranks.
 func (r *Run) rankMeans(f field) (out []float64) {
 	n, ranks := 0, 0
 	for _, e := range slices.Backward(r.Epochs) {
@@ -287,7 +292,7 @@ func (r *Run) rankMeans(f field) (out []float64) {
 	return out
 }
 
-// rankDots draws a dot for each rank, which shows the balance even with many ranks.
+// rankDots draws a dot for each rank, so that the balance can be seen even with many ranks.
 func rankDots(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "rows transferred per epoch by one rank"}
 	for _, r := range runs {

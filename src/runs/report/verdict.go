@@ -68,7 +68,8 @@ func judged(r *Run) string {
 	return s + fmt.Sprintf(", %.1f points above the majority class.", gain)
 }
 
-// paced returns a sentence about the time of an epoch, and about how long training waited in it.
+// paced returns a sentence about the time of an epoch, and about how long training waited in an
+// epoch.
 func paced(r *Run) string {
 	seconds, ok := r.seconds()
 	if !ok {
@@ -84,9 +85,9 @@ func paced(r *Run) string {
 	return s + "."
 }
 
-// best names the run with the best validation, with its test result, if all runs have the same
-// metric. If jobs were repeated with other seeds or splits, it names the best job. It also says how
-// many runs have no validation value.
+// best returns a sentence that names the run with the best validation metric and its test result.
+// It returns "" if the runs have different metrics. If jobs were repeated with other seeds or
+// splits, it names the best job. It also says how many runs have no validation value.
 func best(runs []*Run) string {
 	for _, r := range runs[1:] {
 		if r.metric() != runs[0].metric() {
@@ -122,7 +123,7 @@ func best(runs []*Run) string {
 	return s + "." + rest
 }
 
-// fastest names the run with the shortest epochs.
+// fastest returns a sentence that names the run with the shortest epochs.
 func fastest(runs []*Run) string {
 	var measured []*Run
 	for _, r := range runs {
@@ -148,7 +149,7 @@ func fastest(runs []*Run) string {
 	return s + "."
 }
 
-// spread returns the range of the epoch times.
+// spread returns the shortest and the longest time of an epoch, as a text.
 func (r *Run) spread() string {
 	least, most, n := math.Inf(1), math.Inf(-1), 0
 	for _, e := range r.Epochs {
@@ -162,10 +163,11 @@ func (r *Run) spread() string {
 	return chart.Number(least) + " to " + chart.Number(most)
 }
 
-// mostCards is the largest number of runs with a column in "What was run".
+// mostCards is the largest number of runs that have a column in the table "What was run".
 const mostCards = 6
 
-// settings is the table of what was run: data, model, machine and time, a column for each run.
+// settings is the table "What was run". It shows data, model, machine and time, in a column for
+// each run.
 func settings(runs []*Run) table {
 	t := table{id: "settings", title: "What was run", columns: []string{""}, words: true}
 	shown := runs[:min(len(runs), mostCards)]
@@ -211,8 +213,8 @@ func dataName(r *Run) string {
 	return visible(filepath.Base(v))
 }
 
-// words joins settings by commas. A key that ends in a blank is not a key, but a literal word to
-// put before the next setting.
+// words returns the values of the given config keys, joined by commas. An argument that ends in a
+// blank is not a key but text, which is put before the next value.
 func (r *Run) words(keys ...string) string {
 	var all []string
 	before := ""
@@ -298,7 +300,8 @@ func finishOf(r *Run) string {
 // mostMatrix is the largest number of classes for which the whole confusion matrix is shown.
 const mostMatrix = 12
 
-// confusions are tables of the test vertices by class and prediction, one for each run.
+// confusions are tables of the test vertices by their class and by the predicted class, one table
+// for each run.
 func confusions(runs []*Run) (all []table) {
 	for i, r := range runs[:min(len(runs), mostCards)] {
 		m := confusionOf(r)
@@ -366,7 +369,8 @@ func classRow(r *Run, m [][]float64, c int, row []float64) []string {
 	return cells
 }
 
-// confusionOf reads the matrix of a summary; nil if there is none, or it is damaged.
+// confusionOf returns the confusion matrix of a run's summary. It returns nil if there is none, or
+// if it is damaged.
 func confusionOf(r *Run) (m [][]float64) {
 	rows, _ := r.Summary[keyOf(&the.summary.Confusion)].([]any)
 	for _, row := range rows {

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// visible escapes characters that a terminal would obey, XML forbids or a reader cannot see:
-// control characters, line breaks, marks that change the direction of text, bytes that are not
-// UTF-8. Names of files and settings may hold any of them.
+// visible escapes characters that a terminal would obey, that XML forbids, or that a reader cannot
+// see. These are control characters, line breaks, marks that change the direction of text, and
+// bytes that are not UTF-8. Names of files and settings may contain any of them.
 func visible(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
