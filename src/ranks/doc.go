@@ -14,9 +14,9 @@
 //	pipeline  items prepared wide and finished in order
 //
 // Begin with the interfaces of comm/comm.go. Then read comm/group.go, where ranks are goroutines of
-// one process and a collective is a meeting. The stages are drawn in pipeline/pipeline.go, and
-// pipeline/schedule.go has the order of starts. The file comm/sum.go adds the ranks' gradients in
-// order (between GPUs, kernels/cuda/reduce.cu does). The interfaces are implemented on MPI in
-// comm/mpi/communicator.go. The MPI calls are in comm/mpi/engine.c, and comm/mpi/then.go has the
-// exchange of ids and rows.
+// one process and a collective is a meeting. The file pipeline/pipeline.go has a drawing of the
+// stages, and pipeline/schedule.go the order of starts. The file comm/sum.go adds the gradients of
+// all ranks in rank order; if ranks have GPUs, kernels/cuda/reduce.cu does this. The file
+// comm/mpi/communicator.go implements the interfaces with MPI. The MPI calls are in
+// comm/mpi/engine.c, and comm/mpi/then.go exchanges ids and rows in one operation.
 package ranks

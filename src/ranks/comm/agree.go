@@ -28,8 +28,8 @@ func Allgather[T mem.Number](c Comm, values ...T) ([]T, error) {
 	return all, c.StartAllgatherv(mem.Bytes(values), mem.Bytes(all), rows, rowBytes).Wait()
 }
 
-// Allgatherv returns the values of every rank in rank order. Their number may differ from rank to
-// rank.
+// Allgatherv returns the values of every rank in rank order. Ranks may pass different numbers of
+// values.
 func Allgatherv[T mem.Number](c Comm, own []T) ([][]T, error) {
 	lengths, err := Allgather(c, len(own))
 	if err != nil {
@@ -50,7 +50,7 @@ func Allgatherv[T mem.Number](c Comm, own []T) ([][]T, error) {
 	return parts, nil
 }
 
-// AllgatherStrings returns the text of every rank.
+// AllgatherStrings returns the texts of all ranks, in rank order.
 func AllgatherStrings(c Comm, own string) ([]string, error) {
 	parts, err := Allgatherv(c, []byte(own))
 	texts := make([]string, len(parts))
@@ -60,7 +60,7 @@ func AllgatherStrings(c Comm, own string) ([]string, error) {
 	return texts, err
 }
 
-// AllgatherJSON returns the value of every rank. Values are sent as JSON.
+// AllgatherJSON returns the values of all ranks, in rank order. Values are sent as JSON.
 func AllgatherJSON[T any](c Comm, own T) ([]T, error) {
 	text, err := json.Marshal(own)
 	if err != nil {
@@ -118,8 +118,8 @@ func AgreeSum[T mem.Number](c Comm, value T) (T, error) {
 	return total, err
 }
 
-// Agreed is an error that every rank returned from the same collective. No rank waits for another
-// then, so the job can end in order, and one rank prints the error.
+// Agreed is an error that every rank returned from the same collective. Because all ranks have it,
+// no rank still waits for another. So the job can end in order, and a single rank prints the error.
 type Agreed struct {
 	Rank int  // rank of the caller
 	Own  bool // whether Err is the caller's own error; on other ranks Err has only its text
@@ -129,20 +129,20 @@ type Agreed struct {
 func (e *Agreed) Error() string { return e.Err.Error() }
 func (e *Agreed) Unwrap() error { return e.Err }
 
-// AgreedOn marks an error that every rank is known to return.
+// AgreedOn makes an Agreed of an error that the caller knows to be returned by every rank.
 func AgreedOn(c Comm, err error) error { return &Agreed{Rank: c.Rank(), Own: true, Err: err} }
 
-// IsAgreed reports whether every rank has err.
+// IsAgreed reports whether err is an Agreed, which every rank has.
 func IsAgreed(err error) bool {
 	a := (*Agreed)(nil)
 	return errors.As(err, &a)
 }
 
-// Agree returns nil if no rank passes an error. Otherwise it returns on every rank an Agreed about
-// the first rank that does. After a step that may fail on one rank, call Agree before the next
-// collective, so that no rank waits for one that has given up. The failing rank gets its own error,
-// and the other ranks get the text of this error. The text names the rank unless all ranks pass the
-// same text. If communication fails, the error is not an Agreed.
+// Agree returns nil if no rank passes an error. If ranks pass errors, every rank gets an Agreed
+// with the error of the first of them. After a step that may fail on one rank, call Agree before
+// the next collective. Otherwise ranks would wait there for a rank that has given up. The failing
+// rank gets its own error, and the other ranks get only the text of that error. The text names the
+// rank unless all ranks pass the same text. If communication fails, the error is not an Agreed.
 func Agree(c Comm, mine error) error {
 	text := ""
 	if mine != nil {
@@ -166,16 +166,17 @@ func Agree(c Comm, mine error) error {
 	if !own {
 		mine = errors.New(all[first])
 	}
-	// an error that all ranks share names no rank
+	// an error with the same text on all ranks names no rank
 	if !same {
 		mine = fmt.Errorf("rank %d: %w", first, mine)
 	}
 	return &Agreed{Rank: c.Rank(), Own: own, Err: mine}
 }
 
-// AgreedCode returns the same exit code on every rank, for an Agreed error that all ranks have. It
-// is the code passed by the first rank whose own error this is: only there does the error still
-// have the types from which a program derives its exit code. Collective.
+// AgreedCode returns the same exit code on every rank, for an Agreed error that all ranks have.
+// Every rank passes its own code, and the result is the code of the first rank whose own error this
+// is. Other ranks have only the text of the error, but a program derives its exit code from the
+// type. Collective.
 func AgreedCode(c Comm, err error, code int) (int, error) {
 	own := 0
 	if a := (*Agreed)(nil); errors.As(err, &a) && a.Own {
@@ -190,7 +191,7 @@ func AgreedCode(c Comm, err error, code int) (int, error) {
 	return code, err
 }
 
-// OnFirst calls f on rank 0 only; all ranks agree on its error.
+// OnFirst calls f on rank 0 only. If f returns an error, every rank gets it, as from Agree.
 func OnFirst(c Comm, f func() error) error {
 	var err error
 	if c.Rank() == 0 {
@@ -218,7 +219,8 @@ func AllEqual(c Comm, name, value string) error {
 	return nil
 }
 
-// difference returns the first line of each text in which they differ, without indentation.
+// difference finds the first line in which two texts differ. It returns this line of each text,
+// without indentation.
 func difference(a, b string) (string, string) {
 	for a != "" || b != "" {
 		var x, y string
@@ -231,8 +233,8 @@ func difference(a, b string) (string, string) {
 	return "", ""
 }
 
-// NodeOf returns the communicator of the ranks on this rank's node. If ranksPerNode > 0, each
-// ranksPerNode consecutive ranks pretend to be a node.
+// NodeOf returns the communicator of the ranks on this rank's node. If ranksPerNode > 0, ranks are
+// divided into groups of ranksPerNode consecutive ranks, and each group counts as a node.
 func NodeOf(c Comm, ranksPerNode int) (Comm, error) {
 	if ranksPerNode > 0 {
 		return c.Split(c.Rank()/ranksPerNode, c.Rank())

@@ -1,15 +1,16 @@
-// Package comm is the contract between ranks: a handful of non-blocking collectives on
-// communicators, an in-process world whose ranks are goroutines, and the reproducible allreduce
-// built on the contract alone. Package comm/mpi implements the same contract on MPI; comm/commtest
-// is one suite for both.
+// Package comm defines how ranks communicate: by a few non-blocking collectives on communicators.
+// It has two things built on this contract: a world whose ranks are goroutines of one process, and
+// a reproducible allreduce that works with any implementation. Package comm/mpi implements the
+// contract with MPI, and comm/commtest tests both implementations.
 //
 //	rank r           request = c.StartAlltoallv(send, recv, ...)      (returns at once)
 //	  issuer ──────────────┐
 //	  engine ──────────────┴─ MPI_Ialltoallv ── test ── test ── done ─┐
 //	  waiter ─────────────────────────────── request.Wait() ──────────┴─ buffers may be used again
 //
-// On one communicator all ranks must start the same operations in the same order; on different
-// communicators the order is free. The package knows nothing about graphs, features or training.
+// All ranks must start the same operations on a communicator in the same order. The order between
+// operations of different communicators does not matter. The package knows nothing about graphs,
+// features or training.
 package comm
 
 import (
@@ -19,15 +20,15 @@ import (
 	"halognn/src/base/mem"
 )
 
-// ErrAborted is wrapped by every error that a wait returns because another rank failed or the world
+// ErrAborted is wrapped by every error that Wait returns because another rank failed or the world
 // was shut down.
 var ErrAborted = errors.New("another rank ended the job")
 
 // ErrMismatch is wrapped by errors about ranks that disagree on an operation, count or setting.
 var ErrMismatch = errors.New("the ranks disagree")
 
-// Request is a pending operation. Its buffers belong to it until Wait returns. To give up a
-// computation, wait for its requests, then free their buffers.
+// Request is a pending operation. The caller must not touch its buffers until Wait returns. To give
+// up a computation, first wait for its requests, and then free their buffers.
 type Request interface {
 	// Wait blocks until the operation is complete on this rank. It may be called once, from any
 	// goroutine.
@@ -39,9 +40,9 @@ type Request interface {
 // communicators progress independently.
 //
 // Counts are numbers of rows of rowBytes bytes, because a 32-bit MPI count of bytes would overflow
-// at 2 GiB. An implementation splits counts above its limit. Slices of counts are copied: they may
-// be changed as soon as Start returns. A send buffer must not overlap its receive buffer. Buffers
-// may be longer than the counts say.
+// at 2 GiB. An implementation splits counts above its limit. Start methods copy slices of counts,
+// so the caller may change these as soon as a Start method returns. A send buffer must not overlap
+// its receive buffer. Buffers may be longer than the counts say.
 //
 // Start methods return no error. If their arguments are wrong, Wait returns the error.
 type Comm interface {
@@ -53,27 +54,27 @@ type Comm interface {
 	// must equal recvRows[i] of rank j.
 	StartAlltoallv(send, recv []byte, sendRows, recvRows []int, rowBytes int) Request
 
-	// StartAlltoallThen is StartAlltoallv with a second payload in the same messages, whose sizes
-	// the receiver learns from the first rows: see Then.
+	// StartAlltoallThen is StartAlltoallv with a second payload in the same messages. The receiver
+	// learns the size of the second payload from the rows of the first one (see Then).
 	StartAlltoallThen(send, recv []byte, sendRows, recvRows []int, rowBytes int, then Then) Request
 
-	// StartAllgatherv sends this rank's rows to all; recv receives recvRows[r] rows of every rank
-	// r, in rank order.
+	// StartAllgatherv sends this rank's rows to all ranks. It receives recvRows[r] rows of every
+	// rank r into recv, in rank order.
 	StartAllgatherv(send, recv []byte, recvRows []int, rowBytes int) Request
 
 	// StartAllreduceSum adds buf over all ranks in place, in an order that the implementation
-	// chooses: fast, but sums may differ in the last bit between implementations and rank counts. A
-	// Summer with SumReproducible gives the same bits everywhere.
+	// chooses. This is fast, but the last bits of sums may depend on the implementation and on the
+	// number of ranks. A Summer with SumReproducible gives the same bits everywhere.
 	StartAllreduceSum(buf []float32) Request
 
 	// StartBarrier completes when every rank has started it.
 	StartBarrier() Request
 
-	// StartSend sends buf to another rank, and StartRecv receives len(buf) bytes from one. Both
-	// ends must give the same length, as MPI notices only a message that is too long. Messages from
-	// one rank to another are matched in the order in which each of the two starts them, and do not
-	// depend on other ranks or on collectives. Prefer collectives: messages are for buffers that
-	// collectives cannot take.
+	// StartSend sends buf to another rank, and StartRecv receives len(buf) bytes from one. Sender
+	// and receiver must give the same length, because MPI notices only a message that is too long.
+	// The k-th message that a rank sends to another is received by the k-th StartRecv from this
+	// rank there, whatever other ranks and collectives do. Prefer collectives; messages are for
+	// buffers that collectives do not support.
 	StartSend(buf []byte, to int) Request
 	StartRecv(buf []byte, from int) Request
 
@@ -85,32 +86,34 @@ type Comm interface {
 	Dup() (Comm, error)
 
 	// Split returns the communicator of the ranks that gave the same color >= 0, ordered by key,
-	// then rank. Collective; blocks. Like Dup and Node it is for set-up: all ranks must make these
-	// calls in the same order, also across communicators.
+	// and by rank if keys are equal. Collective; blocks. Like Dup and Node it is for set-up: all
+	// ranks must make these calls in the same order, also across communicators.
 	Split(color, key int) (Comm, error)
 
 	// Node returns the communicator of the ranks that share this rank's memory. Collective; blocks.
 	Node() (Comm, error)
 
 	// Abort ends the job because this rank has failed with cause; the error names the rank. It
-	// returns at once and may be called from any goroutine. In process, all pending and later
-	// requests of every rank, on any communicator, then end with an error that wraps ErrAborted and
-	// the cause; when Wait returns, its buffers are no longer in use. Under MPI requests may never
-	// end, because the processes are about to end. Only the first call in a job has an effect.
+	// returns at once and may be called from any goroutine. If ranks are goroutines, all pending
+	// and later requests of every rank, on any communicator, end with an error that wraps
+	// ErrAborted and the cause. When such a Wait returns, the buffers of the request are no longer
+	// in use. Under MPI, requests may never end, because the processes are about to end. Only the
+	// first call in a job has an effect.
 	Abort(cause error)
 
 	// Free releases a communicator made by Dup, Split or Node whose requests have all been waited
-	// for. Every rank must call it, but it returns at once, so that it may be deferred in a rank
-	// that fails.
+	// for. Every rank must call Free. It does not wait for the other ranks, so a rank that fails
+	// may call it in a deferred function.
 	Free() error
 }
 
 // Then is a second payload that follows the rows of an all-to-all, here called the first rows.
-// SendRows[r] rows of Send go to rank r, in rank order without gaps. With ToAll they are always the
-// rows at the beginning of Send. A rank that gets no first rows from another gets no message from
-// it, and so no second payload. The counts belong to the request, too, until Wait returns. When the
-// first rows of all ranks have arrived, Expect is called once, on any goroutine. It must return the
-// receive buffer and the number of rows that each rank sends. Wait returns the error of Expect.
+// SendRows[r] rows of Send go to rank r. Send has the rows for all ranks, in rank order without
+// gaps. If ToAll is set, Send has rows only once, and every rank gets the rows at its beginning. A
+// rank that gets no first rows from another gets no message from it, and so no second payload. The
+// caller must not change SendRows until Wait returns. When the first rows of all ranks have
+// arrived, Expect is called once, on any goroutine. It must return the receive buffer and the
+// number of rows that each rank sends. Wait returns the error of Expect.
 type Then struct {
 	Send     []byte
 	SendRows []int
@@ -125,8 +128,8 @@ type Expecter interface {
 	Expect() (recv []byte, rows []int, err error)
 }
 
-// CheckSend checks the second payload that a rank sends after the given rows. Implementations of
-// Comm call it.
+// CheckSend returns an error if the second payload of a rank breaks a rule. The argument before has
+// the number of first rows that the rank sends to each rank. Implementations of Comm call it.
 func (t *Then) CheckSend(before []int) error {
 	size := len(before)
 	if t.RowBytes <= 0 || t.Expect == nil {
@@ -151,8 +154,8 @@ func (t *Then) CheckSend(before []int) error {
 	return nil
 }
 
-// Receive calls Expect and checks its answer; a panic of Expect becomes an error. Implementations
-// of Comm call it.
+// Receive calls Expect and checks what it returns. A panic of Expect becomes an error.
+// Implementations of Comm call it.
 func (t *Then) Receive(size int) (recv []byte, rows []int, err error) {
 	err = mem.Contain(func() (err error) { recv, rows, err = t.Expect.Expect(); return err })
 	if err == nil {
@@ -161,14 +164,14 @@ func (t *Then) Receive(size int) (recv []byte, rows []int, err error) {
 	return recv, rows, err
 }
 
-// Pacer is a Comm that can cut all-to-alls into pieces if both ends know all counts. At most window
-// bytes of a rank's pieces are under way at a time, so that messages on other communicators wait
-// only for these bytes. This helps on a slow link. A window as large as what the link carries in
-// about 30 ms keeps the link busy. Every rank sets the same window, before its first all-to-all; 0
-// means no limit.
+// Pacer is a Comm that can cut the messages of a StartAlltoallv into pieces. A rank has at most
+// window bytes of pieces under way at a time, so that messages on other communicators wait only for
+// these bytes. This helps on a slow link. A window of the bytes that the link carries in about 30
+// ms keeps the link busy. Every rank must set the same window before its first all-to-all. A window
+// of 0 means no limit.
 type Pacer interface{ Pace(window int) }
 
-// Pace sets the window of c if c is a Pacer. Other implementations need none: their ranks share
+// Pace sets the window of c if c is a Pacer. Otherwise it does nothing, because the ranks share
 // memory and use no link.
 func Pace(c Comm, window int) {
 	if p, ok := c.(Pacer); ok {
@@ -176,8 +179,8 @@ func Pace(c Comm, window int) {
 	}
 }
 
-// CheckAlltoallv checks one rank's arguments of an all-to-all among size ranks. Implementations of
-// Comm call it.
+// CheckAlltoallv returns an error if one rank's arguments of an all-to-all among size ranks break a
+// rule. Implementations of Comm call it.
 func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBytes int) error {
 	if rowBytes <= 0 {
 		return fmt.Errorf("alltoallv: a row has %d bytes; it needs at least 1", rowBytes)
@@ -191,7 +194,8 @@ func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBy
 	return checkRows("alltoallv: receive", size, recv, recvRows, rowBytes)
 }
 
-// CheckAllgatherv is CheckAlltoallv for an all-gather. The argument rank is the caller's rank.
+// CheckAllgatherv does what CheckAlltoallv does, for an all-gather. The argument rank is the
+// caller's rank.
 func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes int) error {
 	if rowBytes <= 0 {
 		return fmt.Errorf("allgatherv: a row has %d bytes; it needs at least 1", rowBytes)
@@ -210,7 +214,8 @@ func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes
 	return nil
 }
 
-// same detects overlapping buffers only if they begin at the same address, which is cheap to check.
+// same reports whether two buffers begin at the same address. Start methods refuse such buffers.
+// Other overlaps are not detected, because they are not as cheap to check.
 func same(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
 func checkRows(what string, size int, buf []byte, rows []int, rowBytes int) error {

@@ -5,23 +5,25 @@ import (
 	"sync"
 )
 
-// group is a communicator of the in-process world. The k-th operations of all ranks on it form one
-// meeting:
+// group is a communicator among ranks that are goroutines of one process. A meeting is one
+// collective operation: the k-th operation of each rank on the communicator belongs to the k-th
+// meeting.
 //
 //	open  ┌ meeting 7: ranks 0, 2 joined   ┐ ┌ meeting 8: 2   ┐        next = [8 7 9]
 //	      └ posts [0] [1] [2]              ┘ └ posts ...      ┘
 //
-// A rank that joins exchanges rows with those that joined before it. So the ranks share the
-// copying, and nothing runs in the background. A meeting is complete when all have joined and
-// copied. It is reused once all have waited, so in the long run nothing is allocated.
+// A rank that joins a meeting copies rows between itself and the ranks that joined earlier. So the
+// ranks share the copying, and nothing runs in the background. A meeting is complete when all ranks
+// have joined and copied. It is reused when all ranks have called Wait, so in the long run nothing
+// is allocated.
 type group struct {
 	world *World
 	id    int   // number of the communicator; 0 is the world
-	ranks []int // world rank of each rank
+	ranks []int // rank in the world of each rank of this communicator
 
 	mu    sync.Mutex
-	idle  sync.Cond  // signals that a meeting has no copies under way
-	base  uint64     // number of the meeting open[0]
+	idle  sync.Cond  // signals that no rank is copying rows of a meeting
+	base  uint64     // number of the meeting open[0], counted from the first meeting
 	open  []*meeting // meetings that not all ranks have joined, oldest first
 	spare []*meeting
 	next  []uint64 // [size] number of the meeting that each rank joins next
@@ -37,9 +39,9 @@ type meeting struct {
 	group   *group
 	number  uint64
 	posts   []post
-	joined  []int // ranks in the order in which they joined
+	joined  []int // ranks that have joined, in the order in which they joined
 	copying int   // number of ranks copying at the moment
-	copied  int   // number of ranks that have exchanged rows with all earlier ones
+	copied  int   // number of ranks that have exchanged rows with all ranks that joined earlier
 	waited  int
 }
 
@@ -48,19 +50,19 @@ type call struct {
 	kind               string
 	rowBytes           int
 	send, recv         []byte
-	sendRows, recvRows []int // the caller's slices; not kept
+	sendRows, recvRows []int // the slices of the caller, which is free to change them later
 	then               Then
 	sum                []float32
 	color, key         int
 }
 
-// post is one rank's part in a meeting, and its request.
+// post is what one rank contributes to a meeting. It is also the rank's request.
 type post struct {
 	call
 	meeting        *meeting
 	rank           int
-	sendAt, recvAt []int         // [size+1] first row of each rank in send and recv
-	made           *member       // the result of Dup, Split and Node
+	sendAt, recvAt []int         // [size+1] first row of each rank in send and in recv
+	made           *member       // communicator that Dup, Split or Node returns
 	done           chan struct{} // holds one token when the operation is complete
 	err            error         // this rank's error; valid when the operation is complete
 	pending        bool          // whether Wait has not been called yet
@@ -78,7 +80,7 @@ type failed struct{ err error }
 func (f failed) Wait() error { return f.err }
 
 // start begins the next operation of the argument rank. It exchanges rows with the ranks that
-// joined before, and completes the operation if this rank is the last. If the arguments of two
+// joined earlier. If this rank is the last, it completes the operation. If the arguments of two
 // ranks do not match, it ends the job.
 func (g *group) start(rank int, c call) (*post, error) {
 	p, earlier, err := g.join(rank, c)
@@ -89,12 +91,13 @@ func (g *group) start(rank int, c call) (*post, error) {
 	return p, nil
 }
 
-// exchange does a rank's part of the operation once the rank has joined. The argument earlier has
-// the ranks that joined before it.
+// exchange copies the rows between this rank and the ranks in the argument earlier, which joined
+// the meeting before it. If this rank is the last, it finishes the operation.
 func (p *post) exchange(earlier []int) {
 	s, g := p.meeting, p.meeting.group
 	complete := false
-	defer func() { // also after a panic: other ranks wait for the copying to end
+	// this must run even after a panic, because other ranks wait for the copying to end
+	defer func() {
 		g.mu.Lock()
 		if s.copying--; s.copying == 0 {
 			g.idle.Broadcast()
@@ -107,7 +110,8 @@ func (p *post) exchange(earlier []int) {
 		}
 	}()
 	if err := s.meet(p, earlier); err != nil {
-		g.world.Abort(err) // this rank has not copied, so the operation never completes
+		// this rank has not copied its rows, so the operation must never complete
+		g.world.Abort(err)
 		return
 	}
 	g.mu.Lock()
@@ -124,8 +128,8 @@ func (p *post) exchange(earlier []int) {
 }
 
 // join enters the argument rank into the meeting of its next operation. It returns the ranks that
-// joined before. It returns an error if the job has failed or must fail now; otherwise the caller
-// counts as copying from now on.
+// joined earlier. If the job has failed or must fail now, it returns an error. Otherwise the rank
+// counts as copying, until exchange has run.
 func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,13 +150,14 @@ func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	if g.gone > 0 {
 		g.checkLeft(s, p)
 	}
-	// Other ranks may have freed their buffers: copy nothing.
+	// after a failure other ranks may have freed their buffers, so nothing may be copied
 	if err := g.world.failure(); err != nil {
 		return nil, nil, err
 	}
 	earlier = s.joined
 	s.joined = append(s.joined, rank)
-	if len(s.joined) == len(g.ranks) { // ranks join meetings in order, so meetings fill up in order
+	// ranks join meetings in order, so no younger meeting is full before this one
+	if len(s.joined) == len(g.ranks) {
 		g.open = append(g.open[:0], g.open[1:]...)
 		g.base++
 	}
@@ -160,7 +165,7 @@ func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	return p, earlier, nil
 }
 
-// take returns an empty meeting.
+// take returns an empty meeting, which may be a recycled one.
 func (g *group) take(number uint64) *meeting {
 	if last := len(g.spare) - 1; last >= 0 {
 		s := g.spare[last]
@@ -186,7 +191,7 @@ func (p *post) Wait() error {
 	return nil
 }
 
-// claim marks a request as waited for, once.
+// claim marks a request as waited for. It returns an error if Wait has been called before.
 func (g *group) claim(pending *bool) {
 	g.mu.Lock()
 	was := *pending
@@ -197,8 +202,9 @@ func (g *group) claim(pending *bool) {
 	}
 }
 
-// settle blocks until the operation is complete. Even after a failure it waits until nothing is
-// copied into or out of the buffers, which then belong to the caller again.
+// settle blocks until the operation is complete or the job has failed. After a failure it still
+// waits until no rank copies into or out of the buffers, because these then belong to the caller
+// again.
 func (p *post) settle() error {
 	g := p.meeting.group
 	g.claim(&p.pending)
@@ -220,7 +226,7 @@ func (p *post) settle() error {
 	return g.world.failure()
 }
 
-// release recycles the meeting once every rank has waited.
+// release recycles the meeting when every rank has called Wait.
 func (p *post) release() {
 	s, g := p.meeting, p.meeting.group
 	g.mu.Lock()
@@ -231,8 +237,8 @@ func (p *post) release() {
 	}
 }
 
-// leave records that a world rank has returned. If others wait for it in a meeting that it has not
-// joined, the job fails.
+// leave records that the function of a world rank has returned. If other ranks wait in a meeting
+// that this rank has not joined, the job fails.
 func (g *group) leave(worldRank int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -251,8 +257,8 @@ func (g *group) leave(worldRank int) {
 	}
 }
 
-// checkLeft ends the job if a rank that p's operation needs has returned without joining it. The
-// caller holds g.mu.
+// checkLeft ends the job if a rank has returned that has not joined p's operation. The caller holds
+// g.mu.
 func (g *group) checkLeft(s *meeting, p *post) {
 	for r := range g.left {
 		if g.left[r] && g.next[r] <= s.number {

@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// Mates are the ranks that run as processes on one node. If one of them dies without a word, as a
-// killed process does, its sockets close, and the others notice at once.
+// Mates are the ranks that run as processes on one node. If one of them dies without a message, as
+// a killed process does, its sockets close. The others notice this at once.
 //
 //	rank 0 of the node ── a socket ──> rank 1     reports the death of rank 0
 //	   │                  a socket ──> rank 2
 //	   └─ reports all other deaths
 //
-// A rank that is about to end in order tells the others. Then the watch is over on all ranks of the
-// node, because the job is over. If several ranks fail at the same time, one of them reports why
-// (see Speaks). A nil Mates watches nothing.
+// A rank that is about to end in order sends a message to the others. Then no rank of the node
+// watches any more, because the job is over. If several ranks fail at the same time, Speaks chooses
+// the one that reports its error. A nil Mates watches nothing.
 type Mates struct {
 	rank int
 	died func(rank int)
@@ -36,24 +36,27 @@ type Mates struct {
 	failed []int // ranks that are about to report why they end the job
 }
 
-// The first letter of the message of a mate that ends.
+// The first letter of the message that a mate sends before it ends.
 const (
 	wordLeaves = 'l'
-	wordFails  = 'f' // followed by eight digits: the failing rank, maybe another mate
+	// the number of the failing rank follows in eight digits; it may be another rank than the
+	// sender, which passes the message on
+	wordFails = 'f'
 )
 
-// A rank that fails calls hear to wait for the messages of other ranks that fail. A short time is
-// enough, as sockets on one node are fast. Tests wait for the message itself. A rank calls begin
-// before it sends its own message; tests wait in it for all ranks that fail at the same time.
+// Tests replace both functions. A rank that fails calls begin before it sends its message to the
+// other ranks. Then it calls hear, which waits for messages of other ranks that fail at the same
+// time. A short wait is enough, because sockets on one node are fast. In tests, begin waits for all
+// ranks that fail at the same time, and hear waits for the messages themselves.
 var (
 	hear  = func(*Mates) { time.Sleep(100 * time.Millisecond) }
 	begin = func() {}
 )
 
-// WatchMates begins to watch. When the first rank dies, it calls onDeath with the number of that
-// rank, on one rank of the node, in a goroutine. Nothing is watched if the system is not Linux or
-// the node has no other ranks. Collective: when it returns, all ranks watch, so that none can die
-// unnoticed.
+// WatchMates begins to watch. When the first rank dies, one rank of the node calls onDeath with the
+// number of the dead rank, in a goroutine. If the system is not Linux, or the node has no other
+// ranks, nothing is watched. Collective: when it returns, all ranks watch, so no later death is
+// missed.
 func WatchMates(c Comm, onDeath func(rank int)) (*Mates, error) {
 	door, own := openDoor(c.Rank())
 	all, err := Allgatherv(c, own)
@@ -71,8 +74,8 @@ func WatchMates(c Comm, onDeath func(rank int)) (*Mates, error) {
 	return m, err
 }
 
-// meet connects a rank with its mates: the others connect to the first rank of the node. It returns
-// nil if this fails.
+// meet connects a rank with its mates. The first rank of the node accepts connections, and each
+// other rank connects to it. meet returns nil if this fails.
 func meet(rank int, door net.Listener, own []byte, all [][]byte, onDeath func(rank int)) *Mates {
 	node, _, _ := bytes.Cut(own, []byte("\n"))
 	var here []int
@@ -90,7 +93,7 @@ func meet(rank int, door net.Listener, own []byte, all [][]byte, onDeath func(ra
 	_ = door.Close()
 	first := bytes.Split(all[here[0]], []byte("\n"))
 	peer, err := net.Dial("unix", string(first[1]))
-	if err != nil { // nobody watches this rank then
+	if err != nil { // in this case no rank watches this one
 		return nil
 	}
 	if _, err = fmt.Fprintf(peer, "%s\n%8d", first[2], rank); err != nil {
@@ -101,15 +104,15 @@ func meet(rank int, door net.Listener, own []byte, all [][]byte, onDeath func(ra
 	return m
 }
 
-// openDoor listens for the mates of a rank, and returns what they need to connect, a line each:
-// node, address and password. Both results are nil if it cannot listen.
+// openDoor listens for the mates of a rank, and returns a text of three lines, which they need to
+// connect: node, address and password. Both results are nil if it cannot listen.
 func openDoor(rank int) (door net.Listener, card []byte) {
 	// The network namespace in which the address is valid.
 	space, err := os.Readlink("/proc/self/ns/net")
 	if err != nil || runtime.GOOS != "linux" {
 		return nil, nil
 	}
-	// Namespaces of two nodes may have the same number, but then nobody connects.
+	// two nodes may have the same host name and namespace number; then the ranks fail to connect
 	host, _ := os.Hostname()
 	address := fmt.Sprintf("@halognn-%d-%d-%d", os.Getpid(), rank, time.Now().UnixNano())
 	if door, err = net.Listen("unix", address); err != nil {
@@ -139,7 +142,7 @@ func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 		_ = peer.SetReadDeadline(time.Time{})
 		if _, err := fmt.Sscan(string(hello[len(password):]), &rank); err != nil {
 			_ = peer.Close()
-			mates-- // only a mate knows the password, and it connects once
+			mates-- // only a mate knows the password, and each mate connects once
 			continue
 		}
 		mates--
@@ -150,8 +153,8 @@ func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 	}
 }
 
-// follow reads what a mate sends until it ends. If it ends without a word and reports is set,
-// follow calls Mates.died.
+// follow reads the messages of a mate until it ends. If it ends without a message and the argument
+// reports is true, follow calls Mates.died.
 func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 	word := make([]byte, 9)
 	for {
@@ -176,8 +179,8 @@ func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 	}
 }
 
-// fails records that a rank is about to report why it ends the job, and tells all peers except the
-// one that has reported it.
+// fails records that the argument rank is about to report why it ends the job. It passes this on to
+// all peers except the peer from, which sent it.
 func (m *Mates) fails(rank int, from net.Conn) {
 	m.over.Store(true)
 	m.mu.Lock()
@@ -191,9 +194,9 @@ func (m *Mates) fails(rank int, from net.Conn) {
 	}
 }
 
-// Speaks reports whether this rank, which fails, should report why. It should unless a mate already
-// reports, or one with a lower rank fails at the same time. It ends the watch, as Leave does. Any
-// goroutine may call it.
+// Speaks reports whether this rank, which fails, should report its error. It should not if a mate
+// already does, or if a rank with a lower number fails at the same time. Speaks ends the watch, as
+// Leave does. Any goroutine may call it.
 func (m *Mates) Speaks() bool {
 	if m == nil {
 		return true
@@ -212,7 +215,8 @@ func (m *Mates) Speaks() bool {
 	return slices.Min(m.failed) == m.rank
 }
 
-// Leave tells the mates that this process is about to end in order. Any goroutine may call it.
+// Leave tells the mates that this process is about to end in order, so that they stop watching. Any
+// goroutine may call it.
 func (m *Mates) Leave() {
 	if m == nil {
 		return

@@ -69,7 +69,7 @@ func (m *member) Split(color, key int) (Comm, error) {
 	return m.split(call{kind: "split", color: color, key: key})
 }
 
-// Node implements Comm: World.NodeSize consecutive world ranks share a pretended node.
+// Node implements Comm. Each World.NodeSize consecutive world ranks pretend to share a node.
 func (m *member) Node() (Comm, error) {
 	node := 0
 	if size := m.group.world.NodeSize; size > 0 {
@@ -114,7 +114,8 @@ func (m *member) Free() error {
 	return nil
 }
 
-// misuse adds the rank and communicator to an error in the arguments.
+// misuse adds the rank and the number of the communicator to err, which says what is wrong with the
+// arguments.
 func (m *member) misuse(err error) error {
 	return fmt.Errorf("rank %d of communicator %d: %w", m.rank, m.group.id, err)
 }
@@ -127,7 +128,8 @@ func offsets(at, rows []int) {
 	}
 }
 
-// meet checks that p fits the ranks that joined before it, and copies what they send each other.
+// meet checks that the arguments of p fit those of the ranks in earlier, and copies the rows that
+// they send each other.
 func (s *meeting) meet(p *post, earlier []int) error {
 	for _, r := range earlier {
 		q := &s.posts[r]
@@ -183,7 +185,8 @@ func (p *post) describe() string {
 	return p.kind
 }
 
-// finish does the work that needs all ranks; the last one to have copied calls it.
+// finish does the part of an operation that needs the rows of all ranks. The last rank to have
+// copied calls it.
 func (s *meeting) finish() error {
 	switch s.posts[0].kind {
 	case alltoallThen:
@@ -202,8 +205,8 @@ func (s *meeting) finish() error {
 	return nil
 }
 
-// follow copies the second payloads of an all-to-all (Then). If Expect returns an error on a rank,
-// only this rank fails.
+// follow copies the second payloads of an all-to-all (see Then). If Expect returns an error on a
+// rank, only the request of this rank fails.
 func (s *meeting) follow() error {
 	for r := range s.posts {
 		offsets(s.posts[r].sendAt, s.posts[r].then.SendRows)
@@ -230,7 +233,7 @@ func (s *meeting) follow() error {
 	return nil
 }
 
-// split makes the communicators of a Dup, Split or Node.
+// split makes the communicators that a Dup, Split or Node returns on its ranks.
 func (s *meeting) split() {
 	order := make([]int, len(s.posts))
 	for r := range order {

@@ -11,7 +11,8 @@ const (
 	Supported
 )
 
-// CheckMessage checks that rank may exchange messages with peer. Implementations of Comm call it.
+// CheckMessage returns an error if rank may not exchange messages with peer. Implementations of
+// Comm call it.
 func CheckMessage(rank, size, peer int) error {
 	if peer < 0 || peer >= size || peer == rank {
 		return fmt.Errorf("rank %d exchanges a message with rank %d, which must be another of "+
@@ -20,8 +21,9 @@ func CheckMessage(rank, size, peer int) error {
 	return nil
 }
 
-// Ended returns a channel that is closed when the job fails, for code outside this package that
-// waits for other ranks. Under MPI it is nil: a rank that fails ends the processes of all ranks.
+// Ended returns a channel that is closed when the job fails. Code outside this package uses it to
+// wait for other ranks. Under MPI the channel is nil, because a rank that fails ends the processes
+// of all ranks.
 func Ended(c Comm) <-chan struct{} {
 	if m, ok := c.(*member); ok {
 		return m.group.world.ended
@@ -29,8 +31,8 @@ func Ended(c Comm) <-chan struct{} {
 	return nil
 }
 
-// message is one rank's end of a message between ranks of this process, and also the request of
-// this end. The end that comes second copies the bytes.
+// message is one end of a message between ranks of this process: its send or its receive. It is
+// also the request of this end. The end that comes second copies the bytes.
 type message struct {
 	group    *group
 	rank     int
@@ -42,8 +44,9 @@ type message struct {
 	pending  bool // whether Wait has not been called yet
 }
 
-// mailboxes hold the ends of messages whose other end has not come yet. Slot [r*size+q] has the
-// ends of messages from rank r to rank q, in order. They are either all sends or all receives.
+// mailboxes hold sends that have no receive yet, and receives that have no send yet. Slot
+// [r*size+q] has the waiting ends of messages from rank r to rank q, in order. They are either all
+// sends or all receives.
 type mailboxes struct {
 	waiting [][]*message
 	spare   []*message
@@ -77,8 +80,9 @@ func (m *member) startMessage(buf []byte, peer int, receives bool) Request {
 	return mine
 }
 
-// match adds a rank's end of a message, and returns it. If the other end came first, match returns
-// that too, and the caller must copy the bytes.
+// match adds a send or receive of a rank, and returns it as mine. If the other end of the message
+// came first, match returns that as other, and the caller must copy the bytes. Otherwise other is
+// nil.
 func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *message, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,7 +91,8 @@ func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *m
 			fmt.Errorf("rank %d starts a message on communicator %d, which it has freed", rank,
 				g.id)
 	}
-	if err := g.world.failure(); err != nil { // the other rank may have freed its buffer
+	// after a failure the other rank may have freed its buffer
+	if err := g.world.failure(); err != nil {
 		return nil, nil, err
 	}
 	m := g.end()
@@ -106,7 +111,7 @@ func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *m
 	return m, nil, nil
 }
 
-// end returns an empty end of a message. The caller holds g.mu.
+// The method end returns an empty end of a message. The caller holds g.mu.
 func (g *group) end() *message {
 	if last := len(g.mail.spare) - 1; last >= 0 {
 		m := g.mail.spare[last]
@@ -116,7 +121,7 @@ func (g *group) end() *message {
 	return &message{group: g, done: make(chan struct{}, 1)}
 }
 
-// box returns the mailbox of an end. The caller holds g.mu.
+// box returns the mailbox in which an end waits for its other end. The caller holds g.mu.
 func (g *group) box(m *message) *[]*message {
 	if g.mail.waiting == nil {
 		g.mail.waiting = make([][]*message, len(g.ranks)*len(g.ranks))
@@ -128,8 +133,8 @@ func (g *group) box(m *message) *[]*message {
 	return &g.mail.waiting[from*len(g.ranks)+to]
 }
 
-// lonely ends the job because the other rank of a message has returned without its end. The caller
-// holds g.mu.
+// lonely ends the job because the other rank of a message has returned without its send or receive.
+// The caller holds g.mu.
 func (g *group) lonely(m *message) {
 	what := "sends %d bytes to"
 	if m.receives {
@@ -140,7 +145,8 @@ func (g *group) lonely(m *message) {
 		ErrMismatch, m.rank, len(m.buf), m.peer, g.id))
 }
 
-// forsake ends the job if a message waits for a rank that has returned. The caller holds g.mu.
+// forsake ends the job if a message waits for a rank whose function has returned. The caller holds
+// g.mu.
 func (g *group) forsake(rank int) {
 	for _, box := range g.mail.waiting {
 		for _, m := range box {
@@ -159,7 +165,7 @@ func (g *group) transfer(mine, other *message) {
 	}
 	var err error
 	arrived := false
-	defer func() { // also after a panic: Wait waits for the copying to end
+	defer func() { // this must run even after a panic, because Wait waits for the copying to end
 		g.mu.Lock()
 		mine.copying, other.copying = false, false
 		g.idle.Broadcast()
@@ -197,7 +203,8 @@ func (m *message) Wait() error {
 		case <-g.world.ended:
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			for m.copying { // when Wait returns, the buffer belongs to the caller
+			// wait until nothing is copied, because after Wait the buffer belongs to the caller
+			for m.copying {
 				g.idle.Wait()
 			}
 			return g.world.failure()

@@ -12,15 +12,16 @@ import (
 type SumMode int
 
 const (
-	SumAuto         SumMode = iota // SumReproducible up to MaxReproducible ranks, SumFast beyond
-	SumReproducible                // in rank order: the same result with every Comm
+	// SumReproducible up to MaxReproducible ranks, SumFast with more ranks
+	SumAuto         SumMode = iota
+	SumReproducible         // in rank order: the same result with every Comm
 	// SumFast adds by StartAllreduceSum. The last bit depends on the implementation and its
 	// algorithm.
 	SumFast
 )
 
-// MaxReproducible is the largest number of ranks for which SumAuto sums reproducibly: with more
-// ranks, the messages of its all-to-all become so small that latency dominates.
+// MaxReproducible is the largest number of ranks for which SumAuto sums reproducibly. With more
+// ranks, the messages of the all-to-all become so small that latency dominates.
 const MaxReproducible = 64
 
 // SumOptions sets how a Summer adds. The zero value is SumAuto with a plain loop.
@@ -28,29 +29,29 @@ type SumOptions struct {
 	Mode SumMode
 	// Add does sum[i] += x[i]; nil means AddInto. Every Summer calls it from its own goroutine.
 	Add func(sum, x []float32)
-	// If Halves is not nil, vectors travel as bfloat16, and any number of ranks adds in rank order.
-	// If it is nil, vectors travel as float32. It cannot be combined with SumFast, with which the
-	// MPI library adds the numbers that travel.
+	// If Halves is not nil, vectors are sent as bfloat16 and always added in rank order, for any
+	// number of ranks. If it is nil, vectors are sent as float32. Halves cannot be combined with
+	// SumFast, where the MPI library adds the numbers that are sent.
 	Halves Halves
 }
 
-// Halves converts numbers to the nearest bfloat16 and back; a NaN stays a NaN. dst and x have the
-// same length. It is called from several goroutines.
+// Halves converts numbers to the nearest bfloat16 and back; a NaN stays a NaN. The arguments dst
+// and x have the same length. Several goroutines may call a method at once.
 type Halves interface {
 	ToBF16(dst []uint16, x []float32)
 	FromBF16(dst []float32, x []uint16)
 }
 
-// Reproducible reports whether a Summer of this many ranks adds in rank order.
+// Reproducible reports whether a Summer of size ranks adds in rank order.
 func (o *SumOptions) Reproducible(size int) bool {
 	return o.Mode == SumReproducible ||
 		o.Mode == SumAuto && (size <= MaxReproducible || o.Halves != nil)
 }
 
 // SumBytes returns the bytes that ranks send each other to add a vector of n floats in rank order.
-// The argument size is the number of ranks. Each slice goes to its owner from all other ranks, and
-// its sum goes back to all of them. With halves all floats travel as bfloat16 except the first
-// ones, whose number is the argument exact.
+// The argument size is the number of ranks. Each rank adds one slice of the vector: all other ranks
+// send it their slices, and it sends the sum back to all of them. If halves is true, floats are
+// sent as bfloat16, except the first ones; the argument exact is the number of these.
 func SumBytes(n, exact, size int, halves bool) int64 {
 	bytes := 4 * n
 	if halves {
@@ -59,7 +60,7 @@ func SumBytes(n, exact, size int, halves bool) int64 {
 	return 2 * int64(size-1) * int64(bytes)
 }
 
-// AddInto adds x to sum, element by element: sum[i] += x[i]. Both have the same length.
+// AddInto adds x to sum, element by element: sum[i] += x[i]. Both slices have the same length.
 func AddInto(sum, x []float32) {
 	x = x[:len(sum)]
 	for i := range sum {
@@ -67,28 +68,30 @@ func AddInto(sum, x []float32) {
 	}
 }
 
-// Summer adds vectors over all ranks, several at a time, bit-identically on all ranks and over
-// every implementation of Comm (docs/design/07-reproducible-numbers.md). A vector goes through
+// Summer adds vectors over all ranks, several at a time. The bits of the sum are the same on all
+// ranks and with every implementation of Comm (docs/design/07-reproducible-numbers.md). A vector
+// passes through these steps:
 //
 //	           caller       adder of this rank                     caller
 //	Start ──> all-to-all ──> add the slices in rank order ──> all-gather ──> Wait
 //	          (scatter)      slice r is added by rank r        (gather)
 //
 // Each of the two collectives has its own communicator, on which collectives start in the order of
-// the calls of Start, and vector i+1 travels while vector i is added. It moves 2n(K-1)/K floats a
-// rank, as a bandwidth-optimal allreduce does.
+// the calls of Start, and vector i+1 is sent while vector i is added. With K ranks, a vector of n
+// floats makes each rank send 2n(K-1)/K floats, as in a bandwidth-optimal allreduce.
 //
-// With SumOptions.Halves each rank rounds what it sends; the owner of a slice adds these numbers as
-// float32 and rounds the sum; and all ranks, also the owner, get the rounded sum. A single rank
-// sends nothing, and so rounds nothing.
+// With SumOptions.Halves each rank rounds the numbers that it sends. The rank that adds a slice
+// adds these numbers as float32 and rounds the sum. All ranks, including this one, get the rounded
+// sum. If there is only one rank, it sends nothing, and so rounds nothing.
 type Summer struct {
-	scatter, gather Comm // gather is nil if sums are fast
+	scatter, gather Comm // gather is nil if sums are not reproducible
 	add             func(sum, x []float32)
 	halves          Halves
-	total, one      []float32     // buffers of the adder: a piece of a sum, and a rank's part of it
-	queue           chan *Sum     // vectors whose slices are under way, oldest first
-	stopped         chan struct{} // closed when the adder has returned
-	sent            int64         // bytes that all ranks have sent each other
+	// buffers of the adder: a piece of a sum, and one rank's numbers for it
+	total, one []float32
+	queue      chan *Sum     // vectors whose slices are under way, oldest first
+	stopped    chan struct{} // closed when the adder has returned
+	sent       int64         // bytes that all ranks have sent each other
 
 	mu      sync.Mutex
 	free    []*Sum
@@ -100,19 +103,22 @@ type Summer struct {
 type Sum struct {
 	owner *Summer
 	buf   []float32
-	exact int // how many numbers at the start of buf are not rounded
-	// This rank's slice of the vector of every rank, in rank order. The sum replaces the first.
+	exact int // number of floats at the start of buf that are not rounded
+	// [size] this rank's slice of the vector of every rank, in rank order. The sum replaces the
+	// first of them.
 	slices []float32
-	// With halves, packed is buf as it travels, and packedSlices has the place of slices.
+	// With halves, packed has buf in the form in which it is sent, and packedSlices is used instead
+	// of slices.
 	packed, packedSlices []uint16
-	// [size] number of floats, or halves, that this rank sends to each rank, and receives from it.
+	// [size] number of floats, or of halves, that this rank sends to each rank, and that it
+	// receives from each rank.
 	sendRows, recvRows []int
 	ready              chan struct{} // holds a token when the adder has set moving or err
-	moving             Request       // the last collective that was started
+	moving             Request       // the collective that was started last
 	err                error
 }
 
-// NewSummer makes a Summer on duplicates of c. Collective; every rank gives the same mode.
+// NewSummer makes a Summer on duplicates of c. Collective; all ranks must give the same mode.
 func NewSummer(c Comm, o SumOptions) (*Summer, error) {
 	if o.Halves != nil && o.Mode == SumFast {
 		return nil, errors.New("sums by the library cannot travel as bfloat16")
@@ -139,20 +145,21 @@ func NewSummer(c Comm, o SumOptions) (*Summer, error) {
 	return s, nil
 }
 
-// Reproducible reports whether sums are added in rank order.
+// Reproducible reports whether the sums of s are added in rank order.
 func (s *Summer) Reproducible() bool { return s.gather != nil }
 
-// Sent returns the bytes that all ranks have sent each other for the vectors so far. Sums by the
-// library count as if they were added in rank order, which sends the fewest bytes.
+// Sent returns the bytes that all ranks have sent each other for the vectors so far. Sums by
+// StartAllreduceSum count as if they were added in rank order, because their bytes are not known,
+// and no method sends fewer.
 func (s *Summer) Sent() int64 { return s.sent }
 
-// Start begins to replace buf by its sum over all ranks. Every rank starts vectors of the same
-// lengths in the same order; starts of one Summer must not overlap. buf belongs to the Sum until
-// its Wait returns.
+// Start begins to replace buf by its sum over all ranks. Every rank must start vectors of the same
+// lengths in the same order. Two goroutines must not call Start of one Summer at the same time. The
+// caller must not touch buf until Wait of the Sum returns.
 func (s *Summer) Start(buf []float32) *Sum { return s.StartExact(buf, 0) }
 
-// StartExact is like Start, but never rounds the first numbers of buf; the argument exact is how
-// many. These may be counts that travel with gradients.
+// StartExact is like Start, but never rounds the first numbers of buf. The argument exact says how
+// many numbers these are. They may be counts that are sent together with gradients.
 func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	sum := s.take()
 	sum.buf, sum.exact = buf, exact
@@ -185,7 +192,8 @@ func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	return sum
 }
 
-// end returns where the slice of rank r ends in a vector, in the form in which it travels.
+// The method end returns the index at which the slice of rank r ends in a vector, in the form in
+// which the vector is sent.
 func (s *Summer) end(sum *Sum, r int) int {
 	end := sliceEnd(len(sum.buf), r, s.scatter.Size())
 	if s.halves != nil {
@@ -194,29 +202,30 @@ func (s *Summer) end(sum *Sum, r int) int {
 	return end
 }
 
-// halvesEnd returns where the first n numbers of a packed vector end. Exact numbers take two halves
-// each.
+// halvesEnd returns the index at which the first n numbers of a packed vector end. Numbers that are
+// not rounded take two halves each; the argument exact says how many these are.
 func halvesEnd(n, exact int) int { return n + min(n, exact) }
 
-// pack converts a vector to the form in which it travels.
+// pack converts a vector to the form in which it is sent: the first floats unchanged, as many as
+// exact says, and the others as bfloat16.
 func (s *Summer) pack(dst []uint16, x []float32, exact int) {
 	exact = min(exact, len(x))
 	copy(mem.Bytes(dst), mem.Bytes(x[:exact]))
 	s.halves.ToBF16(dst[2*exact:], x[exact:])
 }
 
-// unpack converts a vector back to floats.
+// unpack converts a packed vector back to floats.
 func (s *Summer) unpack(dst []float32, packed []uint16, exact int) {
 	exact = min(exact, len(dst))
 	copy(mem.Bytes(dst[:exact]), mem.Bytes(packed))
 	s.halves.FromBF16(dst[exact:], packed[2*exact:][:len(dst)-exact])
 }
 
-// sliceEnd returns where the slice of rank r ends in a vector of n floats.
+// sliceEnd returns the index at which the slice of rank r ends in a vector of n floats.
 func sliceEnd(n, r, size int) int { return (r + 1) * n / size }
 
-// addArrived adds the slices that have arrived, in the order of the calls of Start, and starts
-// gathering the sums.
+// addArrived adds slices as soon as they have arrived, in the order of the calls of Start. After
+// each it starts to gather the sums.
 func (s *Summer) addArrived() {
 	defer close(s.stopped)
 	for sum := range s.queue {
@@ -243,14 +252,16 @@ func (s *Summer) addSlices(sum *Sum) []float32 {
 	return total
 }
 
-// addedAtOnce is how many packed numbers are added at a time: few enough to stay in a core's cache.
+// addedAtOnce is the number of packed numbers that are added at a time. These are few enough to
+// stay in a core's cache.
 const addedAtOnce = 4096
 
 // addPacked is addSlices for a packed vector.
 func (s *Summer) addPacked(sum *Sum) []uint16 {
 	rank, size := s.scatter.Rank(), s.scatter.Size()
 	first, end := sliceEnd(len(sum.buf), rank-1, size), sliceEnd(len(sum.buf), rank, size)
-	// whole is the number of exact numbers in the slice, own the number of halves of the slice
+	// the variable whole counts the numbers in the slice that are not rounded, and own the halves
+	// of the slice
 	whole, own := max(0, sum.exact-first), sum.recvRows[rank]
 	for lo := 0; lo < end-first; lo += addedAtOnce {
 		n, exact, at := min(addedAtOnce, end-first-lo), max(0, whole-lo), halvesEnd(lo, whole)
@@ -302,8 +313,8 @@ func (s *Summer) take() *Sum {
 		recvRows: make([]int, size)}
 }
 
-// Close frees the communicators and buffers. It returns an error and frees nothing while sums have
-// not been waited for. A second Close does nothing.
+// Close frees the communicators and buffers. It returns an error and frees nothing if Wait has not
+// been called for all sums. A second Close does nothing.
 func (s *Summer) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,17 +9,18 @@ import (
 	"halognn/src/base/mem"
 )
 
-// World is a job whose ranks are goroutines of this process: the same contract as MPI without MPI,
-// for tests, debuggers and laptops. It is stricter than MPI. If operations or counts do not match,
-// or if a rank returns while others wait for it, the job ends with an error that names both sides.
+// World is a job whose ranks are goroutines of this process. They communicate as under MPI, but do
+// not need it; this is for tests, debuggers and laptops. World checks more than MPI. If operations
+// or counts of two ranks do not match, or if a rank returns while others wait for it, the job ends
+// with an error that names both ranks.
 type World struct {
 	// NodeSize is the number of consecutive ranks that pretend to share a node; 0 means all ranks.
 	// Set it before the first Node.
 	NodeSize int
 
-	// Copy copies the bytes of a message between two ranks; nil means the built-in copy. A Copy
-	// that handles device memory allows messages there, as a CUDA-aware MPI does. Set it before the
-	// first message.
+	// Copy copies the bytes of a message between two ranks; nil means the built-in copy. If Copy
+	// handles device memory, buffers of messages may be there, as with a CUDA-aware MPI. Set it
+	// before the first message.
 	Copy func(dst, src []byte) error
 
 	// Grace is how long Run waits for ranks to return after the job has failed; 0 means for ever.
@@ -29,7 +30,7 @@ type World struct {
 	root  *group
 	ended chan struct{} // closed when the job fails
 
-	mu     sync.Mutex // taken after a group's mutex, never before
+	mu     sync.Mutex // must be locked after a group's mutex, never before it
 	cause  error      // why the job failed; nil if it has not
 	wake   error      // error that Wait returns after a failure: ErrAborted and the cause
 	groups []*group   // communicators not yet freed
@@ -76,13 +77,13 @@ func (w *World) failure() error {
 	return w.wake
 }
 
-// RunWorld runs f on n ranks, each a goroutine, and returns when all have returned: see World.Run.
+// RunWorld runs f on n ranks, each a goroutine, and returns when all have returned (see World.Run).
 func RunWorld(n int, f func(Comm) error) error { return NewWorld(n).Run(f) }
 
 // Run runs f once per rank, each in a goroutine of its own, and returns when all have returned. The
 // first rank that calls Abort, returns an error, panics or exits ends the job for all; Run returns
-// its error with the rank named. Then it waits at most Grace for the others, which may be busy
-// with work that no request ends.
+// its error with the rank named. After a failure Run waits at most Grace for the other ranks. These
+// may be busy with work that does not wait for a request, and so do not notice the failure.
 func (w *World) Run(f func(Comm) error) error {
 	var ranks sync.WaitGroup
 	for r := range w.root.ranks {
@@ -106,8 +107,8 @@ func (w *World) Run(f func(Comm) error) error {
 	return w.cause
 }
 
-// late returns a channel that is closed when Grace is over after a failure of the job. It is never
-// closed if all ranks return before that.
+// late returns a channel that is closed when the time Grace has passed since the job failed. If all
+// ranks return earlier, it is never closed.
 func (w *World) late(returned <-chan struct{}) <-chan struct{} {
 	if w.Grace == 0 {
 		return nil
@@ -124,17 +125,19 @@ func (w *World) late(returned <-chan struct{}) <-chan struct{} {
 	return over
 }
 
-// RunRank calls f and passes its error to done, even if f panics or ends its goroutine.
+// RunRank calls f and passes its error to done. It calls done even if f panics or ends its
+// goroutine.
 func RunRank(f func() error, done func(error)) {
 	err := errors.New("the goroutine exited before it was done (was t.FailNow called in it?)")
 	defer func() { done(err) }()
 	err = mem.Contain(f)
 }
 
-// leave records that world rank r has returned, and ends the job if others wait for it.
+// leave records that the function of world rank r has returned. It ends the job if other ranks wait
+// for this rank.
 func (w *World) leave(r int) {
 	w.mu.Lock()
-	groups := append([]*group(nil), w.groups...) // no later group can include r
+	groups := append([]*group(nil), w.groups...) // no communicator made after this can include r
 	w.mu.Unlock()
 	for _, g := range groups {
 		g.leave(r)

@@ -12,45 +12,47 @@
 //	   │           back to back      collectives   collective                                 done
 //	   └─ slot of item i becomes that of item i+Depth+1 <── consume(i), caller of Run <──────────┘
 //
-// A station is a stage that is not local. A chain is the run of local stages before a station, or
-// after the last one.
+// A station is an ordered or collective stage. A chain is the sequence of local stages between two
+// stations, before the first station, or after the last one.
 //
 // # Slots
 //
-// Items take turns in Depth+1 recycled slots; item i is admitted when item i-Depth-1 has been
-// consumed. While one item is consumed, the other Depth are being prepared. With Depth 0 each item
-// is prepared and consumed before the next one (synchronous).
+// There are Depth+1 slots, which items use in turn. Item i is admitted when item i-Depth-1 has been
+// consumed and so has left its slot. While one item is consumed, the next Depth items are being
+// prepared. With Depth 0 each item is prepared and consumed before the next one (synchronous).
 //
 // # Foresight
 //
-// The work of an item at one station, the gate, may depend on later items that have reached the
-// gate (a look-ahead cache). The gate is the station with Arrive, or else the first one. With Ahead
-// > 0 there are Depth+1+Ahead slots, and item i passes the gate when item i+Ahead has reached it,
-// but not before item i-Depth-1 has been consumed: at most Depth+1 items are beyond the gate. If
-// the next run continues this one (RunOn), its first items are foreseen by the last items of this
-// run: they pass all stages before the gate in this run.
+// What an item does at one station, called the gate, may depend on later items that have already
+// reached the gate. A look-ahead cache needs this. The gate is the station with Arrive; if there is
+// none, it is the first station. With Ahead > 0 there are Depth+1+Ahead slots. Item i passes the
+// gate when item i+Ahead has reached the gate and item i-Depth-1 has been consumed, so at most
+// Depth+1 items are beyond the gate. If the next run continues this one (RunOn), the last items of
+// this run depend on the first items of the next run. So those first items pass all stages before
+// the gate in this run.
 //
 // # Schedule
 //
 // Let C be the number of collective stages, of which B come before the gate, and A = Ahead if B >
 // 0, else 0. Item i starts collective c at tick i*g + c if c < B, and at (i+A)*g + c otherwise,
-// within one tick the older item first. g is C if Depth is 0, and otherwise the smallest g for
-// which Depth*g >= C (see Schedule). Depth >= C gives g = 1: one start of every collective a tick.
-// The order is a pure function of these numbers and those of the items, and one goroutine, the
-// issuer, makes all starts and waits until the item is ready. So ranks that agree on them issue the
-// same sequence, whatever their speed and pool. Local and ordered stages take no tick. Ranks may
-// differ in them, and in Ahead if B = 0.
+// within one tick the older item first. The number g is C if Depth is 0, and otherwise the smallest
+// g for which Depth*g >= C (see Schedule). If Depth >= C, g is 1, and every tick has one start of
+// each collective. The order depends only on these numbers and on the number of items. One
+// goroutine, the issuer, makes all starts in this order, and before each start waits until the item
+// is ready. So ranks that agree on the numbers issue the same sequence, whatever their speed and
+// pool. Local and ordered stages take no tick. Ranks may differ in local and ordered stages, and in
+// Ahead if B = 0.
 //
 // # No deadlock
 //
-// This section covers runs in which no rank fails; Endings covers the others. Let t(i,c) be the
-// tick of collective c of item i; t(i,C) = (i+A)*g + C. Segment c of an item is its local and
-// ordered stages between the ends of collectives c-1 and c. The last one, segment C, ends with the
-// consumption of the item, which may hold collectives of its own. Give the start and the end of
-// collective c of item i the time t(i,c), and its segment c the time t(i,c) - 1/2; but the stages
-// of segment B before the gate the time i*g + B - 1/2. Everything a rank waits for, here or on a
-// peer, is then earlier; or at the same time and of an older item; or at the same time, of the same
-// item, and before it in the list of stages:
+// This section is about runs in which no rank fails; the section Endings is about the others. Let
+// t(i,c) be the tick of collective c of item i; t(i,C) = (i+A)*g + C. Segment c of an item has the
+// local and ordered stages between the ends of collectives c-1 and c. The last segment, C, ends
+// with the consumption of the item, which may run collectives of its own. The start and the end of
+// collective c of item i get the time t(i,c), and segment c of the item gets the time t(i,c) - 1/2.
+// An exception are the stages of segment B before the gate, which get the time i*g + B - 1/2. What
+// a stage waits for, on this rank or on a peer, has an earlier time; or the same time and an older
+// item; or the same time and the same item, and comes before it in the list of stages:
 //
 //   - the start of (i,c) waits for the starts before it in the schedule, and for segment c of
 //     item i;
@@ -71,26 +73,26 @@
 //     item order. If B = 0 arrivals wait for the admission of their items alone, which is the
 //     consumption of items up to i-Depth-1 again.
 //
-// Such an order has no cycles. Ordered stages stand half a tick before the collective that follows
-// them, so they take no tick of the schedule. Pool size does not matter: a local stage on the pool
-// waits for nothing, and ordered stages are not on the pool. Depth*g >= C says more: item i+1 is
-// complete before the issuer needs item i+1+Depth beyond the gate, so the next item can be ready
-// while its predecessor is still being consumed.
+// Such an order has no cycles. Ordered stages are half a tick before the collective that follows
+// them, so they take no tick of the schedule. The size of the pool does not matter, because a local
+// stage on the pool waits for nothing, and ordered stages are not on the pool. Depth*g >= C has
+// another effect: item i+1 is complete before the issuer needs item i+1+Depth beyond the gate. So
+// the next item can be ready while the item before it is still being consumed.
 //
 // # Endings
 //
 // An error of a stage, of prepare or of consume, a panic in any of them, or a cancelled context
-// fails the run. The run passes the first error to its owner (Options.OnFail), who frees the peers:
-// it aborts the communicators, so that every request of every rank, now or later, ends soon, with
-// an error or with the process. Only then does this rank stop starting work, wait for its pending
-// requests, which own their buffers, and return.
+// fails the run. The run passes the first error to the function Options.OnFail of its owner. This
+// function must free the peers: it aborts the communicators, so that every request of every rank,
+// now or later, ends soon, with an error or with the process. After OnFail has returned, this rank
+// starts no more work, waits for its pending requests, because they own their buffers, and returns.
 //
 // The order matters. Pending requests do not end by themselves while the peers live: a failed rank
 // consumes no further item, and a peer that consumes one waits for it. If that peer has failed too,
-// it never starts what this rank waits for. Each would wait for the other before it tells anyone.
-// So the invariant is: a failing rank frees its peers before it waits for anything. It holds
-// because the goroutine that meets an error calls OnFail next, and OnFail waits for no rank. Then
-// every wait of the run ends:
+// it never starts the collective that this rank waits for. So two failed ranks would wait for each
+// other before either of them aborts. To prevent this, a failing rank frees its peers before it
+// waits for anything: the goroutine that meets an error calls OnFail next, and OnFail waits for no
+// rank. After that, every wait of the run ends:
 //
 //   - goroutines that meet an error meanwhile wait for that call alone;
 //   - a waiter waits for requests, which end because this rank, or one that failed before, has
@@ -101,11 +103,12 @@
 //     has come;
 //   - local and ordered stages end by themselves, as in a run that does not fail.
 //
-// A peer that has not failed itself gets an error from a request, in a waiter or in consume, and
-// fails its own run by it; its OnFail finds the job aborted. Every such error comes after the abort
-// that caused it. So the first abort names a cause, not a consequence.
+// A peer that has not failed itself gets an error from a request, in a waiter or in consume. This
+// error fails its own run, and its OnFail finds the job already aborted. Every such error comes
+// after the abort that caused it. So the first abort has the cause of the failure, and not a
+// consequence.
 //
-// ErrStop stops all ranks at one step: a stop is not a failure, and OnFail is not called.
+// ErrStop stops all ranks after the same item. This is not a failure, so OnFail is not called.
 package pipeline
 
 import (
@@ -120,49 +123,52 @@ import (
 	"github.com/panjf2000/ants/v2"
 )
 
-// ErrStop, returned by consume, ends a run early without an error. The Depth items after it, which
-// may have passed the gate on some rank, are finished but not consumed. If collectives come before
-// the gate, the next Ahead items, which may be admitted on some rank, are brought up to the gate.
-// So ranks that stop at the same item have started the same collectives, and may use the
-// communicators again.
+// ErrStop, returned by consume, ends a run early without an error. The Depth items after it are
+// finished but not consumed, because they may have passed the gate on some rank. If collectives
+// come before the gate, the next Ahead items are brought to the gate, because they may be admitted
+// on some rank. So ranks that stop at the same item have started the same collectives, and may use
+// the communicators again.
 var ErrStop = errors.New("stop after this item")
 
-// Request is a collective under way. Wait is called once and returns when it is complete on this
-// rank.
+// Request is a collective under way. Its Wait is called once, and returns when the collective is
+// complete on this rank.
 type Request interface{ Wait() error }
 
 // Stage is one step of preparing an item: either Local, or Ordered, or Start and optionally Finish.
 type Stage[T any] struct {
 	Name string // name of the stage in errors and spans
 
-	// Local runs on the pool: different items in any order and at the same time, the stages of one
-	// item in order. It must not wait for anything.
+	// Local runs on the pool. Stages of different items run in any order and at the same time, the
+	// stages of one item in order. It must not wait for anything.
 	Local func(*T) error
 
-	// Ordered runs on the stage's own goroutine, items in order. It must not wait for anything, and
-	// no other rank takes part.
+	// Ordered runs on a goroutine of this stage, for one item after another. It must not wait for
+	// anything, and no other rank takes part.
 	Ordered func(*T) error
 
 	// Start begins a collective and returns at once. The issuer calls it, in the order of Schedule.
 	Start func(*T) (Request, error)
-	// Finish runs after the request is complete, items in order, on a goroutine of the stage. It
-	// may be nil.
+	// Finish runs after the request is complete, on a goroutine of this stage, for one item after
+	// another. It may be nil.
 	Finish func(*T) error
 
-	// Arrive makes this station the gate. It is called when an item has reached the station: items
-	// in order, on the goroutine that calls Ordered or Start. It is Options.Ahead items ahead of
-	// those calls. If it is nil in all stages, the first station is the gate.
+	// Arrive makes this station the gate. It is called when an item has reached the station, for
+	// one item after another, on the goroutine that calls Ordered or Start. That goroutine calls
+	// Arrive for item i+Options.Ahead before it calls Ordered or Start for item i. If Arrive is nil
+	// in all stages, the first station is the gate.
 	Arrive func(*T) error
 }
 
 // Options sets how many items are prepared at a time, and by whom.
 type Options struct {
-	Depth   int // number of items beyond the gate that wait to be consumed; 0 is synchronous
+	// number of items beyond the gate that may wait to be consumed; with 0 nothing is prepared
+	// ahead
+	Depth   int
 	Workers int // goroutines for local stages; 0 means one per CPU
 
-	// Ahead is how many later items must have reached the gate before an item passes it, if the run
-	// has that many. Each takes one more slot; see Foresight in the package comment. Ranks must
-	// agree on it if collectives come before the gate.
+	// Ahead is the number of later items that must have reached the gate before an item passes it;
+	// near its end the run has fewer. Each of these items takes a slot (see Foresight in the
+	// package comment). Ranks must give the same Ahead if collectives come before the gate.
 	Ahead int
 
 	// OnWorker is called once on every pool goroutine, with its number, before New returns. It may
@@ -170,15 +176,15 @@ type Options struct {
 	OnWorker func(worker int) error
 
 	// OnFail is called once by a run that fails, with the error that Run will return, before the
-	// run waits for anything. It must free ranks that wait for this one, by aborting the
-	// communicators, and must wait for no rank. It is called on any goroutine, and returns before
-	// Run does. It may be nil for a pipeline without collectives.
+	// run waits for anything. It must free the ranks that wait for this one, by aborting the
+	// communicators. It must not wait for another rank. Any goroutine may call it. Run returns only
+	// after OnFail has returned. It may be nil for a pipeline without collectives.
 	OnFail func(error)
 
-	// Begin is called before every stage of every item, and Observe after it, with the mark that
-	// Begin returned. Several goroutines may call them at once. They are also called for the
-	// consumer's wait for each item, with the name Wait. For a stage that fails, Observe is not
-	// called. They may be nil.
+	// Begin is called before every stage of every item. Observe is called after the stage, and gets
+	// the mark that Begin returned. Both are also called when the consumer waits for an item; the
+	// name of this stage is Wait. If a stage fails, Observe is not called. Several goroutines may
+	// call Begin and Observe at once. Both may be nil.
 	Begin   func(stage string) (mark uint64)
 	Observe func(Span)
 }
@@ -186,8 +192,8 @@ type Options struct {
 // Wait is the name of the spans in which the consumer waits for an item.
 const Wait = "wait"
 
-// Span is the time one stage took for one item: a local or ordered stage while it ran, a collective
-// from its start to the end of its Finish.
+// Span is the time that one stage took for one item. For a local or ordered stage this is the time
+// in which it ran. For a collective it is the time from the call of Start to the end of Finish.
 type Span struct {
 	Stage string
 	Item  int
@@ -203,21 +209,22 @@ type Pipeline[T any] struct {
 	stages      []Stage[T]
 	stations    []int // numbers of the stages that are not local
 	gate        int   // index of the gate in stations
-	before      int   // number of collectives before the gate
+	before      int   // number of collective stages before the gate
 	collectives []int // [C] indices of the stations that are collectives
-	// [stations+1] Chain k is the local stages [lo,hi) before station k; the last chain follows all
-	// stations.
+	// [stations+1] [lo,hi) are the numbers of the local stages of a chain. Chain k comes before
+	// station k, and the last chain after the last station.
 	chains [][2]int
 	slots  []slot[T]
 	pool   *ants.Pool
-	work   func() // workLoop, bound once so that submitting it allocates nothing
+	work   func() // the method value workLoop, made once so that submitting it allocates nothing
 
-	first  int // slot of item 0
+	first  int // index of the slot of item 0
 	parked int // number of items of the next run that are already in their slots
 
 	running atomic.Bool
 	run     *run
-	started []chan *slot[T] // [stations] from the issuer to each waiter; new in each Run
+	// [stations] carries slots from the issuer to each waiter; new in each Run
+	started []chan *slot[T]
 
 	mu      sync.Mutex
 	pending byAge[T] // items whose next chain may run
@@ -227,27 +234,29 @@ type Pipeline[T any] struct {
 	took   []time.Duration // [stages] times of the stages for that item
 }
 
-// slot is the place of one item in flight. It is handed from goroutine to goroutine and has one
-// owner at a time.
+// slot is the place of one item in flight. Goroutines pass it on to each other, so it has one owner
+// at a time.
 type slot[T any] struct {
-	item    *T
-	call    []func() error  // [stages] calls Local, Ordered or Start with this item; made once
-	finish  []func() error  // [stages] calls Finish with this item; nil without Finish
-	arrive  func() error    // calls Arrive with this item; nil without Arrive
-	took    []time.Duration // time that each stage took
+	item *T
+	// [stages] calls Local, Ordered or Start with the item of this slot; made once
+	call    []func() error
+	finish  []func() error  // [stages] calls Finish with the item; nil if the stage has no Finish
+	arrive  func() error    // calls Arrive with the item; nil if no stage has Arrive
+	took    []time.Duration // [stages] time that each stage took
 	wait    func() error    // waits for the request
-	number  int             // the item's number in this run
+	number  int             // the number of the item in this run
 	chain   int             // the chain that runs next
 	request Request
-	begun   begun // when the collective under way began
-	// [stations] a token tells the station's goroutine, or the issuer, that the chain before the
-	// station is complete.
+	begun   begun // time at which the collective under way began
+	// [stations] A token says that the chain before the station is complete. The goroutine of the
+	// station, or the issuer, receives it.
 	ready []chan struct{}
-	done  chan struct{} // a token tells the consumer that the last chain is complete
+	done  chan struct{} // a token says that the last chain is complete; the consumer receives it
 }
 
-// New makes a pipeline of the given stages over Depth+1+Ahead items, which are its slots. All
-// errors are reported at once. Call Close when the pipeline is no longer needed.
+// New makes a pipeline of the given stages. The argument items has Depth+1+Ahead items, one for
+// each slot. If several arguments are wrong, the error names all of them. Call Close when the
+// pipeline is no longer needed.
 func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) {
 	if err := check(items, stages, o); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
@@ -257,7 +266,7 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 	}
 	p := &Pipeline[T]{options: o, stages: stages, slots: make([]slot[T], len(items)),
 		pending: make(byAge[T], 0, len(items))}
-	chain := 0 // first stage of the chain being cut
+	chain := 0 // number of the first stage of the chain that is being collected
 	for i, stage := range stages {
 		if stage.Local != nil {
 			continue
@@ -284,7 +293,7 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 	return p, nil
 }
 
-// check reports every error of the arguments of New.
+// check returns an error that lists everything that is wrong in the arguments of New.
 func check[T any](items []*T, stages []Stage[T], o Options) error {
 	var errs []error
 	if o.Depth < 0 {
@@ -330,8 +339,8 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 	return errors.Join(errs...)
 }
 
-// bind makes, once, the closures that run the stages on this slot's item, so that running stages
-// allocates nothing.
+// bind makes the functions that run the stages on this slot's item. They are made only once, so
+// that running stages allocates nothing.
 func (s *slot[T]) bind(item *T, stages []Stage[T]) {
 	s.item = item
 	s.call = make([]func() error, len(stages))

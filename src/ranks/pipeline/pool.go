@@ -11,9 +11,9 @@ import (
 	"halognn/src/base/mem"
 )
 
-// startPool starts all goroutines of the pool and calls OnWorker on each. They wait until all have
-// started, because otherwise the pool would give the next task to a goroutine that is already free
-// again.
+// startPool starts all goroutines of the pool and calls OnWorker on each. The goroutines wait for
+// each other, because otherwise the pool would give a second task to a goroutine that has already
+// finished the first, instead of starting another one.
 func (p *Pipeline[T]) startPool() error {
 	workers := p.options.Workers
 	pool, err := ants.NewPool(workers, ants.WithDisablePurge(true))
@@ -47,9 +47,9 @@ func (p *Pipeline[T]) startPool() error {
 	return nil
 }
 
-// closePool ends the pool's goroutines and waits for them. It does not use ReleaseContext of ants,
-// which would also wait, by spinning, for that package's clock, and so take longer than a short
-// run.
+// closePool ends the pool's goroutines and waits for them. It does not call ReleaseContext of
+// package ants. That function also waits for the package's clock goroutine, in a busy loop, which
+// would take longer than a short run.
 func (p *Pipeline[T]) closePool() {
 	p.pool.Release()
 	for p.pool.Running() > 0 {
@@ -57,8 +57,9 @@ func (p *Pipeline[T]) closePool() {
 	}
 }
 
-// submit hands the slot's next chain to the pool. It does not wait for a free goroutine: if all are
-// busy, the first one to finish a chain takes the oldest item that is pending.
+// submit makes the slot's next chain pending, so that a goroutine of the pool runs it. It does not
+// wait for a free goroutine. If all are busy, the first goroutine that finishes a chain takes the
+// oldest pending item.
 func (p *Pipeline[T]) submit(s *slot[T]) {
 	p.mu.Lock()
 	heap.Push(&p.pending, s)
@@ -80,7 +81,8 @@ func (p *Pipeline[T]) submit(s *slot[T]) {
 	}
 }
 
-// byAge is a heap of items, the oldest first. With a wide window it may hold thousands of slots.
+// byAge is a heap of slots, by the age of their items, the oldest first. If many items are prepared
+// ahead, it may hold thousands of slots.
 type byAge[T any] []*slot[T]
 
 func (h byAge[T]) Len() int           { return len(h) }
@@ -95,8 +97,8 @@ func (h *byAge[T]) Pop() any {
 	return s
 }
 
-// take removes the oldest pending item, which stations and consumer need first. If none is pending,
-// it returns nil and counts one active goroutine less.
+// take removes the oldest pending item, because stations and the consumer need this one first. If
+// none is pending, it returns nil, and the caller no longer counts as an active goroutine.
 func (p *Pipeline[T]) take() *slot[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +120,8 @@ func (p *Pipeline[T]) workLoop() {
 	}
 }
 
-// runChain runs the slot's local stages back to back. It returns false if the run has ended.
+// runChain runs the local stages of the slot's next chain, one after the other. It returns false if
+// the run has ended.
 func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 	for i := p.chains[s.chain][0]; i < p.chains[s.chain][1]; i++ {
 		if r.ended() {
@@ -134,7 +137,8 @@ func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 	return true
 }
 
-// dispatch lets the slot's next chain run: on the pool, or at once if the chain is empty.
+// dispatch runs the slot's next chain on the pool. If the chain has no stages, it hands the slot on
+// at once.
 func (p *Pipeline[T]) dispatch(s *slot[T]) {
 	if c := p.chains[s.chain]; c[0] < c[1] {
 		p.submit(s)
@@ -144,7 +148,8 @@ func (p *Pipeline[T]) dispatch(s *slot[T]) {
 }
 
 // chainDone hands the slot to the next station or, after the last chain, to the consumer. Neither
-// send blocks, because a slot has one owner and both channels have room for one token.
+// send blocks: a slot has one owner, so there is one token at most, and both channels have room for
+// it.
 func (p *Pipeline[T]) chainDone(s *slot[T]) {
 	k := s.chain
 	s.chain++

@@ -14,10 +14,10 @@ import (
 type run struct {
 	n      int // number of items
 	all    int // n, plus the number of items of the next run that this run prepares
-	parked int // number of items that the previous run has prepared
+	parked int // number of items of this run that the previous run has prepared
 
-	// The issuer, the waiters, the ordered stages, and pool goroutines while they work for this
-	// run.
+	// counts the issuer, the waiters, the ordered stages, and the goroutines of the pool that work
+	// for this run
 	goroutines sync.WaitGroup
 
 	once   sync.Once
@@ -25,16 +25,16 @@ type run struct {
 	end    chan struct{} // closed when the run has failed and OnFail has returned
 	err    error         // why the run ended; valid once end is closed
 
-	credits chan struct{} // a token tells the gate that one more item may pass
+	credits chan struct{} // a token allows the gate to let one more item pass
 	stop    chan struct{} // closed when consume has returned ErrStop
-	// After ErrStop: the number of items that are finished, and of items that come to the gate.
-	// They are valid once stop is closed.
+	// Both are valid when stop is closed, after ErrStop: the field limit is the number of items
+	// that are finished, and come the number of items that reach the gate.
 	limit, come int
 }
 
-// fail ends the run; the first error is kept. It calls OnFail first, so that the peers are free
-// before anything here waits for one. If OnFail panics, the peers are not free, but the owner may
-// free them when Run returns.
+// fail ends the run; only the first call has an effect. It first calls OnFail, so that the peers no
+// longer wait for this rank before this rank waits for a peer. If OnFail panics, the peers may
+// still wait, but the owner may end them when Run returns.
 func (r *run) fail(err error) {
 	r.once.Do(func() {
 		r.err = err
@@ -48,7 +48,7 @@ func (r *run) fail(err error) {
 	})
 }
 
-// leave lets one more item pass the gate, if there is a gate.
+// leave lets one more item pass the gate. If there is no gate, it does nothing.
 func (r *run) leave() {
 	select {
 	case r.credits <- struct{}{}:
@@ -66,9 +66,9 @@ func (r *run) ended() bool {
 }
 
 // Run sends items 0 to n-1 through the stages and to consume, in order, on the calling goroutine.
-// prepare(i, item) is called in order on the same goroutine when item i gets its slot, which still
-// holds an older item's buffers; it should only say what the item is and leave the work to a local
-// stage. Ranks that share collectives must give the same n.
+// It calls prepare(i, item) in order on the same goroutine when item i gets its slot. The slot
+// still has the buffers of an older item. The function prepare should only set what the item is,
+// and leave the work to a local stage. Ranks that share collectives must give the same n.
 //
 // An error of a stage is wrapped with the item's number and the stage's name. An error of consume
 // is returned as it is. A panic becomes an error with its stack. The cause of a cancelled context
@@ -80,11 +80,12 @@ func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *
 	return p.RunOn(ctx, n, 0, prepare, consume)
 }
 
-// RunOn is like Run, but also gets nextItems, the least number of items of the next call. Up to
-// Options.Ahead of those items are foreseen by the last items of this call. They are prepared as
-// items n, n+1, ..., reach the gate, where Arrive is called, and stay in their slots. The next call
-// takes them as its items 0, 1, ... without preparing them again. A call that ends with an error or
-// ErrStop leaves no items.
+// RunOn is like Run, but also prepares the first items of the next call, because the last items of
+// this call may depend on them (see Options.Ahead). The next call must have at least nextItems
+// items, and up to Options.Ahead of these are prepared in this call, as items n, n+1, and so on.
+// They reach the gate, where Arrive is called, and stay in their slots. The next call takes them as
+// its items 0, 1 and so on, and does not prepare them again. If a call ends with an error or
+// ErrStop, no items are prepared for the next call.
 func (p *Pipeline[T]) RunOn(
 	ctx context.Context, n, nextItems int,
 	prepare func(i int, item *T), consume func(i int, item *T) error,
@@ -94,7 +95,7 @@ func (p *Pipeline[T]) RunOn(
 			"must be 0 or more", n, nextItems)
 	}
 	if nextItems = min(nextItems, p.options.Ahead); len(p.stations) == 0 {
-		nextItems = 0 // without a station there is no gate, and nothing is foreseen
+		nextItems = 0 // without a station there is no gate, and no item depends on later ones
 	}
 	if !p.running.CompareAndSwap(false, true) {
 		return errors.New("pipeline: Run was called during another Run; use one pipeline for each")
@@ -117,7 +118,7 @@ func (p *Pipeline[T]) RunOn(
 			p.first, p.parked = (p.first+n)%len(p.slots), nextItems
 		}
 	}()
-	r.goroutines.Add(1) // waits for the cancellation of the context
+	r.goroutines.Add(1) // counts the function below, which runs if the context is cancelled
 	unheard := context.AfterFunc(ctx, func() {
 		defer r.goroutines.Done()
 		r.fail(cancelled(ctx))
@@ -147,9 +148,9 @@ func cancelled(ctx context.Context) error {
 	return fmt.Errorf("pipeline cancelled: %w", context.Cause(ctx))
 }
 
-// begin makes the state of a run. It makes new channels for all slots, because the channels of a
-// failed run may hold tokens. The slots of parked items can get new channels too, because their old
-// channels are empty.
+// begin makes the state of a run. It makes new channels for all slots, because channels of a failed
+// run may hold tokens. This includes slots whose items the previous run has prepared, because the
+// channels of these slots are empty.
 func (p *Pipeline[T]) begin(n, next int) *run {
 	r := &run{
 		n: n, all: n + next, parked: p.parked, onFail: p.options.OnFail,
@@ -247,8 +248,8 @@ func (p *Pipeline[T]) issue(r *run) {
 	}
 }
 
-// come waits until item i may enter station k. The argument arrived counts the items that have
-// reached the gate.
+// come waits until item i may enter station k. The argument arrived points to the number of items
+// that have reached the gate.
 func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 	switch {
 	case k == p.gate:
@@ -259,8 +260,8 @@ func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 	return r.await(p.at(i).ready[k], i, &r.limit)
 }
 
-// foresee waits until item i may pass the gate: until items up to i+Ahead have arrived, and the
-// consumer has given a credit.
+// foresee waits until item i may pass the gate. That is when items up to i+Ahead have reached the
+// gate, and the consumer has given a token in credits.
 func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 	for *arrived <= min(r.all-1, i+p.options.Ahead) {
 		s := p.at(*arrived)
@@ -284,7 +285,7 @@ func (p *Pipeline[T]) foresee(r *run, i int, arrived *int) turn {
 	return r.await(r.credits, i, &r.limit)
 }
 
-// turn is what a station finds when it waits for an item.
+// turn is the result of a station's wait for an item.
 type turn int
 
 const (
@@ -293,10 +294,11 @@ const (
 	over                // the run has failed
 )
 
-// await waits until item i is ready. A token in a slot's channel is always that of item i, because
-// the item that had the slot before has passed the station: for the issuer this follows from the
-// schedule, and an ordered stage takes items in order. When the run stops, items beyond its limit
-// may have left tokens too. After a stop, limit is the number of items that reach the station.
+// await waits until item i is ready. A token in the channel of the slot always means item i, and
+// not the earlier item of this slot, because that one has already passed the station: the issuer
+// follows the schedule, and an ordered stage takes items in order. The argument limit points to the
+// number of items that reach the station if the run stops early. Later items may have left tokens
+// too, so await returns skipped for them.
 func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {
 	select {
 	case <-ready:
@@ -332,7 +334,7 @@ func (r *run) beyond(i int, limit *int) bool {
 
 // waiter waits for the requests of collective station k in item order, finishes them and dispatches
 // the items. Even if the run has failed it waits for every started request, because a request owns
-// its buffers until it ends. As OnFail has then been called, every request does end.
+// its buffers until it ends. Every request does end, because OnFail has been called in this case.
 func (p *Pipeline[T]) waiter(r *run, k int) {
 	defer r.goroutines.Done()
 	stage := p.stations[k]
@@ -357,8 +359,8 @@ func (p *Pipeline[T]) waiter(r *run, k int) {
 func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) {
 	var i int
 	var s *slot[T]
-	// These closures are made once, so that an item allocates nothing. They read the variables i
-	// and s.
+	// these closures are made once, so that an item allocates nothing; they read the variables i
+	// and s
 	prepareItem := func() error { prepare(s.number, s.item); return nil }
 	consumeItem := func() error { return consume(i, s.item) }
 	admit := func(number int) bool {
@@ -397,7 +399,8 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		}
 		p.waited, p.took = p.ends(Wait, i, begin), s.took
 		err := mem.Contain(consumeItem)
-		// After a stop no item gets a credit, so that no rank starts more than its peers.
+		// after a stop the gate gets no more tokens, so that no rank starts more collectives than
+		// its peers
 		if err == nil {
 			r.leave()
 		}

@@ -8,10 +8,11 @@ type Order struct {
 	Collectives int // number of collectives of an item
 	Depth       int
 
-	// Before is the number of an item's collectives that come before the gate, and Ahead the number
-	// of later items that must have reached the gate; both may be 0. Parked is the number of first
-	// items that have made the collectives before the gate in the previous run. Next is the number
-	// of items of the next run that make them in this run.
+	// Before is the number of an item's collectives that come before the gate. Ahead is the number
+	// of later items that must have reached the gate before an item passes it. Both may be 0.
+	// Parked is the number of first items whose collectives before the gate were started in the
+	// previous run. Next is the number of items of the next run whose collectives before the gate
+	// are started in this run.
 	Before, Ahead, Parked, Next int
 }
 
@@ -37,7 +38,7 @@ func (o Order) Schedule() iter.Seq2[int, int] {
 		}
 		last := max((o.Items-1+ahead)*g+o.Collectives-1, (o.Items+o.Next-1)*g+o.Before-1)
 		for tick := range last + 1 {
-			// Collectives beyond the gate, of older items.
+			// collectives beyond the gate, which belong to older items than those before it
 			late := tick - ahead*g
 			for i := oldest(late, o.Collectives, g, 0); i < o.Items && i*g <= late-o.Before; i++ {
 				if !yield(i, late-i*g) {
@@ -53,7 +54,7 @@ func (o Order) Schedule() iter.Seq2[int, int] {
 	}
 }
 
-// oldest returns the first item, at or after number first, with tick - item*g < end.
+// oldest returns the smallest item >= first for which tick - item*g < end.
 func oldest(tick, end, g, first int) int {
 	if tick < end {
 		return first
@@ -61,9 +62,9 @@ func oldest(tick, end, g, first int) int {
 	return max(first, (tick-end)/g+1)
 }
 
-// gap returns g, the number of ticks between two items, for at least one collective. It is the
-// smallest g with depth*g >= collectives, so that an item is complete before the item starts that
-// comes depth items later (package comment, No deadlock).
+// gap returns g, the number of ticks between two items. The number of collectives must be at least
+// 1. The result is the smallest g with depth*g >= collectives. So an item is complete before the
+// item that comes depth items later starts (see No deadlock in the package comment).
 func gap(collectives, depth int) int {
 	if depth == 0 {
 		return collectives

@@ -24,7 +24,8 @@ func (p *Pipeline[T]) begins(name string) (b begun) {
 	return b
 }
 
-// ends reports the end of a stage, or wait, of an item, and returns its time.
+// The method ends reports that a stage, or a wait, of an item has ended. It returns the time that
+// this took.
 func (p *Pipeline[T]) ends(name string, item int, b begun) time.Duration {
 	took := time.Since(b.at)
 	if p.options.Observe != nil {
@@ -33,7 +34,7 @@ func (p *Pipeline[T]) ends(name string, item int, b begun) time.Duration {
 	return took
 }
 
-// observe reports a stage of an item that has ended.
+// observe reports that a stage of an item has ended, and adds its time to the times of the slot.
 func (p *Pipeline[T]) observe(s *slot[T], stage int, b begun) {
 	s.took[stage] += p.ends(p.stages[stage].Name, s.number, b)
 }

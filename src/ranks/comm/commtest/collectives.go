@@ -18,7 +18,7 @@ func alltoallv(c comm.Comm) error {
 	return nil
 }
 
-// longRows sends rows long enough to leave an MPI's eager protocol.
+// longRows sends rows so long that an MPI does not send them eagerly, without a handshake.
 func longRows(c comm.Comm) error {
 	p := plan{7, make([][]int, c.Size()), 100_001}
 	for from := range p.rows {
@@ -30,7 +30,8 @@ func longRows(c comm.Comm) error {
 	return startExchange(c, p).finish()
 }
 
-// following is an all-to-all with a second payload, whose sizes are in the first rows.
+// following is an all-to-all with a second payload. The first rows, called known, say how many rows
+// each rank sends in the second payload.
 type following struct {
 	known, more plan
 	rank        int
@@ -46,7 +47,7 @@ func (f *following) Expect() ([]byte, []int, error) {
 	f.asked++
 	at := 0
 	for from, n := range f.known.received(f.rank) {
-		if n > 0 { // a rank that sends no known rows sends no more
+		if n > 0 { // a rank that sends no known rows sends no second payload either
 			f.rows[from] = int(f.recv[at*f.known.rowBytes]) | int(f.recv[at*f.known.rowBytes+1])<<8
 		}
 		at += n
@@ -109,12 +110,12 @@ func (f *following) finish() error {
 	return f.more.checkReceived(f.rank, f.got)
 }
 
-// gatheredBytes is the size of a row of gathered. With few but long rows, a limit on the rows of a
-// message cuts them into hundreds of messages, not into 100,000 that wait to be matched.
+// gatheredBytes is the size of a row of gathered. If tests limit the rows of a message, few but
+// long rows are cut into hundreds of messages. Short rows would be cut into 100,000 messages that
+// wait to be matched.
 const gatheredBytes = 900
 
-// gathered is an all-to-all in which every rank sends the same rows to all ranks. Their number is
-// in the first payload.
+// lengths has one byte from each rank, the number of its rows; got has the second payload
 type gathered struct {
 	lengths, got []byte // lengths: one byte from each rank; got: the second payload
 	rows         []int
@@ -130,7 +131,7 @@ func (g *gathered) Expect() ([]byte, []int, error) {
 	return g.got, g.rows, nil
 }
 
-// alltoallToAll sends the same second payload to every rank: short, long, and empty ones.
+// alltoallToAll sends the same second payload to every rank. Payloads are short, long or empty.
 func alltoallToAll(c comm.Comm) error {
 	ones := slices.Repeat([]int{1}, c.Size())
 	rowsOf := func(round, r int) int { return (5*round + 3*r) % 7 * 30 }
@@ -161,7 +162,8 @@ func alltoallToAll(c comm.Comm) error {
 	return nil
 }
 
-// alltoallThen has many second payloads under way, between all-to-alls whose counts both ends know.
+// alltoallThen has many second payloads under way at the same time, between all-to-alls without a
+// second payload.
 func alltoallThen(c comm.Comm) error {
 	for seed := uint64(0); seed < 40; seed += 8 {
 		var under []*following
@@ -184,7 +186,7 @@ func alltoallThen(c comm.Comm) error {
 
 func allgatherv(c comm.Comm) error {
 	for seed := range uint64(20) {
-		// Uses only what the plan sends to rank 0: here every rank receives that.
+		// uses only the part of the plan that is sent to rank 0; here every rank receives it
 		p := newPlan(c.Size(), seed)
 		rows := p.received(0)
 		send := make([]byte, rows[c.Rank()]*p.rowBytes)
@@ -202,7 +204,7 @@ func allgatherv(c comm.Comm) error {
 	return nil
 }
 
-// allreduce adds small integers, whose sum is exact in any order.
+// allreduce adds small integers, whose float32 sum is exact in any order of additions.
 func allreduce(c comm.Comm) error {
 	for _, n := range []int{0, 1, 3, 17, 1000} {
 		buf := make([]float32, n)
@@ -231,8 +233,9 @@ func barrier(c comm.Comm) error {
 	return nil
 }
 
-// manyInFlight starts operations on one communicator after the other, in a different order on every
-// rank, and waits from the last to the first: only requests on the same communicator are ordered.
+// manyInFlight starts operations on several communicators, whose order differs from rank to rank.
+// It waits for the last operation first. This must work, because only requests on the same
+// communicator are ordered.
 func manyInFlight(c comm.Comm) error {
 	const comms, depth = 4, 6
 	var on [comms]comm.Comm

@@ -1,12 +1,12 @@
-// Package commtest is the suite that every implementation of package comm's contract passes: in
-// process under go test, and under mpirun.
+// Package commtest has the tests that every implementation of comm.Comm must pass. They run under
+// go test for ranks in one process, and under mpirun for MPI.
 //
 //	every rank   case.Run(c) ──> builds the same random plan from the case's seed: who sends how
 //	                             many rows to whom
 //	                         ──> fills its own rows, runs the operation, compares all it received
 //	                             with the plan
 //
-// A case is a function of a communicator that returns an error, because under MPI the ranks have no
+// A case returns an error instead of using a testing.T, because under MPI the ranks have no
 // testing.T in common.
 package commtest
 
@@ -19,13 +19,13 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// Case is one property of the contract. All ranks call Run together.
+// Case is a test of one property of the contract. All ranks call Run at the same time.
 type Case struct {
 	Name string
 	Run  func(c comm.Comm) error
 }
 
-// Cases returns the suite.
+// Cases returns all tests.
 func Cases() []Case {
 	return []Case{
 		{"alltoallv of random counts", alltoallv},
@@ -57,8 +57,8 @@ func Cases() []Case {
 	}
 }
 
-// Run runs every case as a subtest. The function run calls its argument on every rank of this
-// process, and returns the error.
+// Run runs every case as a subtest. The function run must call its argument f on every rank of this
+// process, and return the error of f.
 func Run(t *testing.T, run func(f func(comm.Comm) error) error) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -76,8 +76,8 @@ type plan struct {
 	rowBytes int
 }
 
-// newPlan draws counts as they occur in practice: some zero, some ranks that send or receive
-// nothing, a few large.
+// newPlan draws numbers of rows as they occur in practice. Some are zero, a few are large, and some
+// ranks send or receive nothing.
 func newPlan(size int, seed uint64) plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p := plan{seed, make([][]int, size), []int{1, 3, 4, 100, 1028}[rng.IntN(5)]}
@@ -104,7 +104,7 @@ func (p plan) received(rank int) []int {
 	return rows
 }
 
-// fill writes row k of the rows that the rank sender sends to the rank receiver.
+// fill writes row number k of the rows that the rank sender sends to the rank receiver.
 func (p plan) fill(row []byte, sender, receiver, k int) {
 	var word [8]byte
 	binary.LittleEndian.PutUint64(word[:],
@@ -143,7 +143,7 @@ func (p plan) checkReceived(rank int, got []byte) error {
 	return nil
 }
 
-// exchange is an all-to-all of a plan under way.
+// exchange is an all-to-all of a plan that has been started.
 type exchange struct {
 	plan    plan
 	rank    int
@@ -155,7 +155,7 @@ func startExchange(c comm.Comm, p plan) exchange {
 	sendRows, recvRows := append([]int(nil), p.sent(c.Rank())...), p.received(c.Rank())
 	x := exchange{p, c.Rank(), make([]byte, total(recvRows)*p.rowBytes), nil}
 	x.request = c.StartAlltoallv(p.sendBuffer(c.Rank()), x.recv, sendRows, recvRows, p.rowBytes)
-	for r := range sendRows { // to test that the counts have been copied
+	for r := range sendRows { // Start must have copied the counts, so changing them must do no harm
 		sendRows[r], recvRows[r] = -1, -1
 	}
 	return x

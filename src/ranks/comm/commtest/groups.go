@@ -19,7 +19,8 @@ func dup(c comm.Comm) error {
 		return fmt.Errorf("rank %d of %d became rank %d of %d", c.Rank(), c.Size(), made.Rank(),
 			made.Size())
 	}
-	// The same operation on both, started in opposite order on odd ranks: nothing may cross over.
+	// The same operation on both communicators. Odd ranks start the two in opposite order. No rows
+	// may get from one to the other.
 	first, second := c, made
 	a, b := newPlan(c.Size(), 5000), newPlan(c.Size(), 5001)
 	if c.Rank()%2 == 1 {
@@ -33,7 +34,8 @@ func dup(c comm.Comm) error {
 }
 
 func split(c comm.Comm) error {
-	// Three colors, ranks in reverse order; then one color and equal keys: in rank order.
+	// First three colors, with ranks in reverse order. Afterwards one color and equal keys, so
+	// ranks keep their order.
 	made, err := c.Split(c.Rank()%3, -c.Rank())
 	if err != nil {
 		return err
@@ -52,7 +54,7 @@ func split(c comm.Comm) error {
 		newPlan(made.Size(), 6000+uint64(c.Rank()%3))).finish(); err != nil {
 		return err
 	}
-	// A communicator of a communicator.
+	// a communicator made from a communicator that Split has made
 	half, err := made.Split(made.Rank()/2, 0)
 	if err != nil {
 		return err

@@ -9,10 +9,10 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// letter returns the bytes of the i-th message from one rank to another: lengths differ, and some
-// messages are empty. One message from rank 0 to each rank, and one back, is longer than an MPI
-// sends eagerly. All others are short, because a limit on the rows of a message cuts each long
-// message into 20,000.
+// letter returns the bytes of the i-th message from one rank to another: the lengths differ, and
+// some messages are empty. One message from rank 0 to each rank, and one back, is so long that an
+// MPI does not send it eagerly. All others are short, because tests that limit the rows of a
+// message cut each long message into 20,000 messages.
 func letter(from, to, i int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(from)<<32|uint64(to), uint64(i)))
 	text := make([]byte, []int{0, 1, 4, 100, 3000}[rng.IntN(5)])
@@ -26,8 +26,8 @@ func letter(from, to, i int) []byte {
 }
 
 // messages sends several messages from every rank to every other. All are under way at once, and
-// are waited for in a different order than they were started. Collectives of the same communicator
-// run at the same time; their large pairs are messages of MPI too.
+// the test waits for them in another order than it started them. Collectives of the same
+// communicator run at the same time. They also send MPI messages if two ranks exchange many rows.
 func messages(c comm.Comm) error {
 	const each = 5
 	type way struct{ from, to, i int }
@@ -72,7 +72,7 @@ func messages(c comm.Comm) error {
 	return second.finish()
 }
 
-// messagesApart checks that messages of one communicator never meet those of another.
+// messagesApart checks that a receive on one communicator never gets a message of another.
 func messagesApart(c comm.Comm) error {
 	made, err := c.Dup()
 	if err != nil {
@@ -97,7 +97,8 @@ func messagesApart(c comm.Comm) error {
 	return nil
 }
 
-// faultyMessages checks that a message must go to another rank that exists.
+// faultyMessages checks that a message to or from a rank that does not exist, or to the rank
+// itself, is an error.
 func faultyMessages(c comm.Comm) error {
 	for _, peer := range []int{-1, c.Rank(), c.Size()} {
 		if c.StartSend(nil, peer).Wait() == nil || c.StartRecv(nil, peer).Wait() == nil {
@@ -118,7 +119,8 @@ func faultyMessages(c comm.Comm) error {
 	return nil
 }
 
-// noAllocationsOfMessages sends messages over and over; AllocsPerRun counts for the whole process.
+// noAllocationsOfMessages checks that sending messages again and again allocates nothing.
+// AllocsPerRun counts the allocations of the whole process.
 func noAllocationsOfMessages(c comm.Comm) error {
 	if c.Size() == 1 {
 		return nil
@@ -139,7 +141,7 @@ func noAllocationsOfMessages(c comm.Comm) error {
 		step()
 	}
 	if c.Rank() > 0 {
-		for range runs + 1 { // AllocsPerRun calls step once more, to warm up
+		for range runs + 1 { // AllocsPerRun calls step once more than runs, to warm up
 			step()
 		}
 		return failed

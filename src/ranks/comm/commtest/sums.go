@@ -12,7 +12,8 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// magnitudes are so far apart that the order of additions changes nearly every sum.
+// magnitudes are the sizes of the numbers to add. They differ so much that another order of
+// additions changes nearly every sum.
 var magnitudes = [...]float32{1e-3, 1e-2, 1e-1, 1, 1e1, 1e2, 1e3}
 
 // vector returns the numbers that a rank adds.
@@ -67,7 +68,8 @@ func reproducibleSum(c comm.Comm) error {
 	return s.Close()
 }
 
-// halves rounds to bfloat16 as the format is defined: to the nearest number, ties to even.
+// halves rounds numbers to bfloat16, as the format defines it: to the nearest number, and to the
+// even one if two are equally near.
 type halves struct{}
 
 // ToBF16 implements comm.Halves.
@@ -92,8 +94,9 @@ func (halves) FromBF16(dst []float32, x []uint16) {
 	}
 }
 
-// roundedSum adds vectors that travel as bfloat16, except their first numbers. The result is the
-// rounded sum, in rank order, of the rounded vectors; a single rank rounds nothing.
+// roundedSum adds vectors that are sent as bfloat16, except their first numbers. The vectors must
+// be rounded, added in rank order, and the sum rounded again. If there is only one rank, nothing is
+// rounded.
 func roundedSum(c comm.Comm) error {
 	s, err := comm.NewSummer(c, comm.SumOptions{Halves: halves{}})
 	if err != nil {
@@ -112,7 +115,8 @@ func roundedSum(c comm.Comm) error {
 				}
 				return x
 			}
-			spoil := func(x []float32, rank int) { // infinity and NaN, which no sum may lose
+			// adds an infinity and NaNs, which rounding must not lose
+			spoil := func(x []float32, rank int) {
 				if n == 1000 && rank == c.Size()-1 {
 					x[0], x[n-1], x[n-2] = float32(math.Inf(1)), float32(math.NaN()),
 						math.Float32frombits(0x7f800001)
@@ -156,8 +160,8 @@ func roundedSum(c comm.Comm) error {
 	return s.Close()
 }
 
-// fastSum allows the library to add the numbers of n ranks in any order. The error may be up to n
-// rounding errors of the sum of the magnitudes.
+// fastSum allows the library to add the numbers of n ranks in any order. The error of a sum may be
+// up to n rounding errors of a number as large as the sum of all magnitudes.
 func fastSum(c comm.Comm) error {
 	s, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumFast})
 	if err != nil {
@@ -197,7 +201,7 @@ func closeEarly(c comm.Comm) error {
 }
 
 func gatherHelpers(c comm.Comm) error {
-	// Rank r passes r letters: rank 0 none.
+	// Rank r passes a text of r letters, so rank 0 passes an empty one.
 	parts, err := comm.AllgatherStrings(c, strings.Repeat("x", c.Rank()))
 	if err != nil {
 		return err
@@ -257,7 +261,7 @@ func agreement(c comm.Comm) error {
 	return nil
 }
 
-// told is an Expecter whose Expect returns the fields.
+// told is an Expecter that returns what the test has put into its fields.
 type told struct {
 	recv []byte
 	rows []int
@@ -266,8 +270,9 @@ type told struct {
 // Expect implements comm.Expecter.
 func (t *told) Expect() ([]byte, []int, error) { return t.recv, t.rows, nil }
 
-// noAllocations does what a training step does, over and over. AllocsPerRun counts the allocations
-// of the whole process. If the ranks are goroutines of one process, it counts those of all ranks.
+// noAllocations checks that the operations of a training step allocate nothing when they are
+// repeated. AllocsPerRun counts the allocations of the whole process. If the ranks are goroutines
+// of one process, it counts those of all ranks.
 func noAllocations(c comm.Comm) error {
 	summer, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumReproducible})
 	if err != nil {
@@ -316,7 +321,7 @@ func noAllocations(c comm.Comm) error {
 			note(fmt.Errorf("a step allocates %g times", n))
 		}
 	} else {
-		for range runs + 1 { // AllocsPerRun calls step once more, to warm up
+		for range runs + 1 { // AllocsPerRun calls step once more than runs, to warm up
 			step()
 		}
 	}

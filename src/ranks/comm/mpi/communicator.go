@@ -22,8 +22,10 @@ type communicator struct {
 	id         C.int // number of the communicator; 0 is the world
 	rank, size int
 	freed      bool
-	window     int // most bytes of pieces under way (Pace); 0 means no limit
-	thens      int // number of operations of kind alltoallThen so far; only the engine uses it
+	window     int // bytes of pieces that may be under way (see Pace); 0 means no limit
+	// number of operations of kind alltoallThen that were started so far; only the engine's
+	// goroutine uses it
+	thens int
 }
 
 // failed is the request of an operation that could not be started.
@@ -197,7 +199,7 @@ func (c *communicator) derive(k kind, color, key int) (comm.Comm, error) {
 	return made, nil
 }
 
-// Abort implements comm.Comm: Run returns the error.
+// Abort implements comm.Comm. It makes Run return the error.
 func (c *communicator) Abort(cause error) {
 	c.engine.fail(fmt.Errorf("rank %d: %w", c.engine.rank, cause))
 }
@@ -215,8 +217,9 @@ func (c *communicator) Free() error {
 	return nil
 }
 
-// usable returns err if an earlier check of the arguments has failed, or else an error if they
-// break a rule of MPI. It adds the rank to the error.
+// usable returns an error if the arguments of an operation are wrong. That is the argument err, if
+// an earlier check has found one, or else an error about a rule of MPI. It adds the rank to the
+// error.
 func (c *communicator) usable(err error, rowBytes int) error {
 	switch {
 	case err != nil:

@@ -2,23 +2,25 @@ package mpi
 
 import "halognn/src/base/mem"
 
-// cut is one side of an all-to-all under the limit of MPI's 32-bit counts and displacements.
+// cut plans what a rank sends, or what it receives, in an all-to-all. MPI's counts and
+// displacements have 32 bits, so large exchanges must be cut.
 //
-// A pair of ranks with more than limit/size rows, or more than a piece, exchanges them in messages
-// of at most a piece; all other pairs take part in the collective. Both ends of a pair know its
-// count, so they make the same choice without asking. The collective has at most limit rows. Its
-// displacements may still exceed limit if rows of larger pairs lie in between; then this side alone
-// copies the collective's rows through a packed buffer.
+// If a pair of ranks exchanges more than limit/size rows, or more rows than a piece, it sends them
+// in messages of at most a piece. All other pairs take part in one collective of at most limit
+// rows. Both ranks of a pair know how many rows they exchange, so they make the same choice. A
+// displacement in the collective may still exceed limit, if rows of larger pairs lie in between. In
+// this case the rank copies the collective's rows through a packed buffer, which does not concern
+// other ranks.
 type cut struct {
-	// [size] counts and displacements of the collective; off the heap, as MPI reads them until the
-	// collective completes.
+	// [size] counts and displacements of the collective, in rows. They are off the Go heap, because
+	// MPI reads them until the collective completes.
 	counts, displs []int32
 	first          []int // [size] first row of each rank in the caller's buffer
 	messages       []message
 	packed         int // number of rows of the packed buffer; 0 if the collective works in place
 }
 
-// message is a run of rows to or from one rank outside the collective.
+// message is a run of consecutive rows to or from one rank that is not in the collective.
 type message struct{ peer, first, rows int }
 
 func (c *cut) plan(rows []int, limit, piece int) {
@@ -54,8 +56,9 @@ func (c *cut) plan(rows []int, limit, piece int) {
 	}
 }
 
-// planGather plans an all-gather: one collective, or messages for all rows if there are more than
-// limit. Every rank passes the same rows, so every rank gets the same plan.
+// planGather plans an all-gather. It is one collective or, if all ranks together have more than
+// limit rows, messages for all rows. Every rank passes the same rows, so every rank gets the same
+// plan.
 func (c *cut) planGather(rows []int, limit int) {
 	size := len(rows)
 	c.counts, c.displs = mem.Grow(c.counts, size), mem.Grow(c.displs, size)

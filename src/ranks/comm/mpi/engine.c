@@ -1,6 +1,6 @@
 //go:build cgo && mpi
 
-// MPI handles and the poll loop. A process has one MPI, so the state is static.
+// MPI handles and the loop that polls MPI. A process can use MPI only once, so the state is static.
 #define _GNU_SOURCE
 #include "engine.h"
 
@@ -13,32 +13,35 @@
 #include <string.h>
 #include <time.h>
 
-// All communicators. Go knows each by its index. Freeing one leaves MPI_COMM_NULL in its place,
-// which the next new communicator takes.
+// All communicators. Go refers to each by its index. When one is freed, its place gets
+// MPI_COMM_NULL, and the next new communicator takes this place.
 static MPI_Comm *comms;
 static int num_comms;
 
-// One committed datatype for each size of rows used so far. A process needs only a few.
+// One committed datatype for each size of rows used so far. A process uses only a few sizes.
 static struct row_type { int bytes; MPI_Datatype type; } *types;
 static int num_types;
 
-// The operations under way, without gaps, because MPI_Testsome takes the array as it is.
+// The requests of the operations under way, without gaps because MPI_Testsome takes the array as it
+// is, and the number by which the caller names each operation.
 static MPI_Request *requests;
 static int *owners;
 static int active, capacity;
 
-// Arrays of the same capacity. MPI_Testsome sets indices and statuses; hgnn_poll returns finished.
+// Arrays of the same capacity. MPI_Testsome writes to indices and statuses. hgnn_poll returns
+// finished.
 static int *indices;
 static MPI_Status *statuses;
 static hgnn_done *finished;
-static int early; // number of entries of finished for operations that were complete when started
+// number of entries of finished for operations that had completed as soon as they were started
+static int early;
 
-// Addresses for empty buffers. A null pointer could be taken for MPI_BOTTOM. If the send and
-// receive buffers had one address, MPICH would refuse them, and Open MPI's libnbc would take them
-// for MPI_IN_PLACE and then count its tags differently from the other ranks.
+// Addresses to pass for empty buffers. A null pointer could be taken for MPI_BOTTOM. If the send
+// and receive buffers had one address, MPICH would refuse them, and Open MPI's libnbc would take
+// them for MPI_IN_PLACE and then count its tags differently from the other ranks.
 static char no_rows[2];
 
-// What wakes a poll that rests. Each round of the poll reads the flag without the lock.
+// Wakes the poll loop when it sleeps. Each round of the loop reads the flag without the lock.
 static pthread_mutex_t bell_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t bell = PTHREAD_COND_INITIALIZER;
 static int rung;
@@ -50,9 +53,9 @@ int hgnn_on_main_thread(void) { return pthread_equal(main_thread, pthread_self()
 
 int hgnn_funneled(void) { return thread_level >= MPI_THREAD_FUNNELED; }
 
-// MPI libraries install handlers for SIGSEGV, SIGBUS and others that print a trace and exit. They
-// replace the handlers of Go, which turn a nil pointer, or a file that shrank while it was mapped,
-// into an error. So the handlers of Go are put back.
+// MPI libraries install handlers for SIGSEGV, SIGBUS and others that print a trace and exit. These
+// replace Go's handlers, which turn an access to a nil pointer, or to a mapped file that has
+// shrunk, into an error. So this function puts Go's handlers back.
 int hgnn_init(void) {
     static const int go[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG, SIGTERM,
                              SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
@@ -66,7 +69,7 @@ int hgnn_init(void) {
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); // the clock whose time rest() gives
     pthread_cond_init(&bell, &attr);
-    // communicators made from it inherit this
+    // communicators made from MPI_COMM_WORLD inherit its error handler
     rc = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (rc) return rc;
     if (!(comms = malloc(sizeof *comms))) return MPI_ERR_NO_MEM;
@@ -75,7 +78,7 @@ int hgnn_init(void) {
     return MPI_SUCCESS;
 }
 
-// Communicators that are not freed by now are left to MPI_Finalize, because all ranks would have to
+// Communicators that are not freed yet are left to MPI_Finalize, because all ranks would have to
 // free them in the same order.
 int hgnn_finalize(void) {
     for (int i = 0; i < num_types; i++) MPI_Type_free(&types[i].type);
@@ -110,7 +113,8 @@ const char *hgnn_thread_level(void) { // larger constants mean more, but their v
                                                    : "MPI_THREAD_SINGLE";
 }
 
-// An extension of Open MPI and MPICH; NULL in an MPI that has none.
+// A function that Open MPI and MPICH add to the standard. Its address is NULL in an MPI that does
+// not have it.
 extern int MPIX_Query_cuda_support(void) __attribute__((weak));
 
 int hgnn_device_memory(void) {
@@ -194,9 +198,9 @@ static int reserve(void) {
     return MPI_SUCCESS;
 }
 
-// Counts the operation just started in requests[active]. If it is complete already, Open MPI may
-// return an inactive request. MPI_Testsome would pass over this and never report it, but MPI_Test
-// reports it.
+// Counts the operation that was just started in requests[active]. If it has already completed, Open
+// MPI may have returned an inactive request. MPI_Testsome would ignore such a request and never
+// report it, so MPI_Test is called here, which reports it.
 static int started(int rc, int owner) {
     int complete = 0;
     if (rc == MPI_SUCCESS) rc = MPI_Test(&requests[active], &complete, MPI_STATUS_IGNORE);
@@ -289,7 +293,7 @@ static int64_t now_ns(void) {
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-// Sleeps until hgnn_wake, but not beyond the given time; 0 means no limit.
+// Sleeps until hgnn_wake is called, or until the given time; 0 means no time limit.
 static void rest(int64_t until_ns) {
     struct timespec t = {until_ns / 1000000000, until_ns % 1000000000};
     pthread_mutex_lock(&bell_lock);
@@ -301,7 +305,8 @@ static void rest(int64_t until_ns) {
     pthread_mutex_unlock(&bell_lock);
 }
 
-// Tests once, moves completed operations to finished and closes the gaps. Sets *n to their number.
+// Tests the operations once. Moves those that have completed to finished and closes the gaps. Sets
+// *n to the number of completed operations.
 static int test(int *n) {
     *n = 0;
     if (active == 0) return MPI_SUCCESS;
@@ -313,7 +318,8 @@ static int test(int *n) {
     if (*n == 0) return MPI_SUCCESS;
     int kept = 0;
     for (int i = 0; i < active; i++)
-        if (requests[i] != MPI_REQUEST_NULL) { // MPI_Testsome sets the others to this
+        // MPI_Testsome has set the requests of completed operations to this value
+        if (requests[i] != MPI_REQUEST_NULL) {
             requests[kept] = requests[i];
             owners[kept++] = owners[i];
         }
@@ -321,8 +327,9 @@ static int test(int *n) {
     return MPI_SUCCESS;
 }
 
-// Operations that take long are tested less often: each rest is an eighth of the wait so far. So
-// resting makes the wait longer by an eighth at most. (Linux adds some 50 us to every rest.)
+// The longer nothing completes, the less often operations are tested: each sleep is an eighth of
+// the time waited so far. So sleeping makes a wait longer by an eighth at most. (Linux adds some 50
+// us to every sleep.)
 enum { SPIN_NS = 50 * 1000, MAX_REST_NS = 100 * 1000 };
 
 hgnn_polled hgnn_poll(void) {

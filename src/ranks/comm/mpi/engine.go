@@ -20,36 +20,39 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// maxCount is the largest count and displacement given to MPI. Tests lower it, on all ranks alike.
+// maxCount is the largest count and displacement given to MPI. Tests lower it, to the same value on
+// all ranks.
 var maxCount = math.MaxInt32
 
-// freeTimeout is how long finished ranks wait for each other to free a communicator.
+// freeTimeout is how long a rank that has finished waits for the others to free a communicator.
 var freeTimeout = 10 * time.Second
 
-// engine owns MPI. Only its own goroutine may call the methods below the dashed line.
+// engine makes all MPI calls. Methods below the dashed line may be called only by its own
+// goroutine.
 type engine struct {
 	mu    sync.Mutex
-	queue []*operation // operations passed to the engine but not started, in order
+	queue []*operation // operations passed to the engine and not started yet, in order
 	all   []*operation // all operations, by number
 	spare []*operation
 
-	aborting atomic.Int64          // exit code + 1; 0 if nobody aborts
-	failed   atomic.Pointer[error] // why this rank ends the job; nil if it does not
+	aborting atomic.Int64 // exit code + 1 if Abort was called; otherwise 0
+	// the error for which this rank ends the job; nil if there is none
+	failed   atomic.Pointer[error]
 	stopping atomic.Bool
 
-	unwaited atomic.Int64 // number of requests that have been made and not waited for
+	unwaited atomic.Int64 // number of requests on which Wait has not been called yet
 
 	rank     int          // rank in the world
-	taken    []*operation // the queue being served; swapped with queue
+	taken    []*operation // the queue whose operations are being started; it is swapped with queue
 	underway int          // number of operations started and not completed
 	pacer    pacer
-	news     []C.hgnn_done // what the last poll found
-	unfreed  error         // why communicators could not be freed
+	news     []C.hgnn_done // the operations that the last poll found completed
+	unfreed  error         // the reason why communicators could not be freed
 }
 
 func newEngine() *engine { return &engine{} }
 
-// take returns an empty operation.
+// take returns an empty operation, which may be a recycled one.
 func (e *engine) take() *operation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,7 +66,7 @@ func (e *engine) take() *operation {
 	return op
 }
 
-// give recycles an operation whose buffers are no longer in use.
+// give recycles an operation whose buffers MPI no longer uses.
 func (e *engine) give(op *operation) {
 	op.reset()
 	e.mu.Lock()
@@ -88,7 +91,8 @@ func (e *engine) stop() {
 	C.hgnn_wake()
 }
 
-// fail makes serve return err, even if operations are under way. The first error is kept.
+// The method fail makes serve return err, even if operations are under way. Later calls have no
+// effect.
 func (e *engine) fail(err error) {
 	e.failed.CompareAndSwap(nil, &err)
 	C.hgnn_wake()
@@ -101,8 +105,8 @@ func (e *engine) abort(code int) {
 
 // ---- the engine's goroutine, on the main thread
 
-// serve starts the operations that are passed to it and ends those that MPI has completed, until
-// stop or fail.
+// serve starts the operations that are passed to the engine, and ends those that MPI has completed.
+// It returns when stop or fail is called.
 func (e *engine) serve() error {
 	for {
 		if err := e.failed.Load(); err != nil {
@@ -117,8 +121,8 @@ func (e *engine) serve() error {
 	}
 }
 
-// linger serves for a while after serve has returned an error, so that other goroutines of this
-// rank may get what they wait for and end in order.
+// linger does what serve does for the time d, after serve has returned an error. So other
+// goroutines of this rank may get what they wait for and end in order.
 func (e *engine) linger(d time.Duration) {
 	var over atomic.Bool
 	time.AfterFunc(d, func() {
@@ -132,9 +136,10 @@ func (e *engine) linger(d time.Duration) {
 	}
 }
 
-// turn starts the operations that have been passed to the engine, sleeps until something completes,
-// and delivers it. If an operation panics, for example for lack of memory to receive into, the
-// panic becomes the operation's error and the engine goes on; otherwise nobody would learn of it.
+// turn starts the operations that have been passed to the engine, sleeps until operations complete,
+// and ends these. If an operation panics, for example because there is no memory for the rows that
+// it receives, the panic becomes the operation's error. Otherwise the goroutine that waits for the
+// operation would never learn of it.
 func (e *engine) turn() error {
 	if code := e.aborting.Load(); code != 0 {
 		C.hgnn_abort(C.int(code - 1))
@@ -162,8 +167,8 @@ func (e *engine) turn() error {
 	e.mu.Lock()
 	all := e.all
 	e.mu.Unlock()
-	// The news are copied, because ending an operation may start others, and the C side would
-	// overwrite the array with them.
+	// The list is copied, because ending an operation may start others, and these would overwrite
+	// the list on the C side.
 	e.news = append(e.news[:0], unsafe.Slice(news.done, news.n)...)
 	for _, d := range e.news {
 		var op *operation
@@ -177,11 +182,11 @@ func (e *engine) turn() error {
 	return nil
 }
 
-// ended counts a part of an operation that has completed.
+// ended counts one MPI call of an operation as completed. With the last one, the operation ends.
 func (e *engine) ended(op *operation, code C.int) {
 	op.parts--
 	switch {
-	case op.completed: // it failed before this part completed
+	case op.completed: // the operation failed before this MPI call completed
 	case code != 0:
 		e.complete(op, fault(op.name(), code))
 	case op.parts == 0:
@@ -189,12 +194,13 @@ func (e *engine) ended(op *operation, code C.int) {
 	}
 }
 
-// complete ends an operation, whose request returns err. After an error some of its parts may never
-// complete; as the job is over, the operation is not reused.
+// complete ends an operation, whose Wait returns err. After an error some of its MPI calls may
+// never complete. The operation is then not reused, which does no harm because the job ends.
 func (e *engine) complete(op *operation, err error) {
 	e.underway--
 	op.completed, op.err = true, err
-	if op.kind == firsts { // part of another operation, whose request is waited for
+	// this operation is a part of another one, and only that has a request that somebody waits for
+	if op.kind == firsts {
 		if of := op.of; err == nil {
 			e.give(op)
 			e.ended(of, 0)
@@ -203,7 +209,7 @@ func (e *engine) complete(op *operation, err error) {
 		}
 		return
 	}
-	if op.kind == free { // nobody waits for it
+	if op.kind == free { // no goroutine waits for it
 		e.unfreed = errors.Join(e.unfreed, err)
 		if err == nil {
 			e.give(op)
@@ -214,9 +220,9 @@ func (e *engine) complete(op *operation, err error) {
 }
 
 // drain waits until f has returned on every rank, and completes the freeing of communicators. It
-// returns an error if a request was not waited for, or if another rank has not freed a communicator
-// that this rank has freed. Afterwards ranks meet in a barrier, because launchers fail badly if one
-// rank finalises MPI while another aborts.
+// returns an error if Wait was not called for a request, or if another rank has not freed a
+// communicator that this rank has freed. At the end it calls a barrier of all ranks, because
+// launchers fail badly if one rank finalises MPI while another aborts.
 func (e *engine) drain(world *communicator) error {
 	if n := e.unwaited.Load(); n > 0 {
 		return fmt.Errorf("%d requests have not been waited for; this is a bug in halognn", n)
@@ -242,7 +248,7 @@ func (e *engine) drain(world *communicator) error {
 	return e.meet(world)
 }
 
-// meet is a barrier of the engines.
+// meet waits until the engines of all ranks have called it.
 func (e *engine) meet(world *communicator) error {
 	all := e.hand(world.operation(barrier))
 	for !all.completed {

@@ -1,7 +1,7 @@
 // The few MPI calls that halognn needs, with plain C types. MPI's handles are ints in one MPI and
-// pointers in another, so they stay on this side, and Go holds indices. All functions but hgnn_wake
-// must be called from the thread that called hgnn_init. Functions return an MPI error code
-// (MPI_SUCCESS is 0) unless they say otherwise.
+// pointers in another, so they stay on this side, and Go holds indices. All functions except
+// hgnn_wake must be called from the thread that called hgnn_init. Functions return an MPI error
+// code (MPI_SUCCESS is 0) unless they say otherwise.
 #ifndef HALOGNN_MPI_ENGINE_H
 #define HALOGNN_MPI_ENGINE_H
 
@@ -10,22 +10,22 @@
 int hgnn_init(void);
 // whether the caller is the thread that called hgnn_init; any thread may ask
 int hgnn_on_main_thread(void);
-// whether the library supports MPI_THREAD_FUNNELED
+// whether the MPI library supports MPI_THREAD_FUNNELED
 int hgnn_funneled(void);
 int hgnn_finalize(void);
 void hgnn_abort(int code);
 int hgnn_describe(int code, char *text, int size);      // text of an error code
-// name and version of the MPI library; also before hgnn_init
+// name and version of the MPI library; may be called before hgnn_init
 int hgnn_library(char *text, int size);
-// version of the MPI standard that the library implements; also before hgnn_init
+// version of the MPI standard that the library implements; may be called before hgnn_init
 int hgnn_standard(int *version, int *subversion);
-// name of the thread level that the library supports, which may be above the one asked for
+// name of the thread level that the library granted, which may be above the requested one
 const char *hgnn_thread_level(void);
 // whether messages may lie in device memory: 1, 0, or -1 if the library does not say
 int hgnn_device_memory(void);
 
-// Communicators are numbered from 0, which is the world. The calls that make one are collective and
-// block.
+// Communicators are numbered from 0, which is the world. The calls that make a communicator are
+// collective and block.
 int hgnn_comm_info(int comm, int *rank, int *size);
 int hgnn_comm_dup(int comm, int *made);
 int hgnn_comm_split(int comm, int color, int key, int *made);
@@ -48,20 +48,20 @@ int hgnn_send(int comm, const void *buf, int count, int row_bytes, int peer, int
 int hgnn_ssend(int comm, const void *buf, int count, int row_bytes, int peer, int tag, int owner);
 int hgnn_recv(int comm, void *buf, int count, int row_bytes, int peer, int tag, int owner);
 
-// An operation that has completed: its owner, and an error code.
+// An operation that has completed: the number that its owner chose, and an error code.
 typedef struct {
     int owner, code;
 } hgnn_done;
 
-// n operations have completed; done is valid until the next poll. If the test itself failed, code
-// is its error.
+// The result of a poll. The field n is the number of operations that have completed, and done has
+// these operations; it is valid until the next poll. If the test itself failed, code is its error.
 typedef struct {
     int n, code;
     const hgnn_done *done;
 } hgnn_polled;
 
-// Tests the operations under way until some complete or hgnn_wake is called, and rests between
-// tests. If none is under way, it sleeps until hgnn_wake.
+// Tests the operations under way until some complete or hgnn_wake is called. It sleeps between
+// tests. If no operation is under way, it sleeps until hgnn_wake is called.
 hgnn_polled hgnn_poll(void);
 void hgnn_wake(void);
 

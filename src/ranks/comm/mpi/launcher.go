@@ -19,35 +19,36 @@ import (
 // start their daemons with srun, which sets its own variable too.
 var sizeVariables = []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}
 
-// Launch is what the launchers' variables say about this process.
+// Launch is what the environment variables of launchers say about this process.
 type Launch struct {
-	Variable string // the variable that was found; "" if none is set
-	Size     int    // number of processes that the variable gives; 1 if none is set
-	// Inherited says that the variables are meant for another process: a shell that a launcher
-	// started for a user, or a process from which they were inherited. This process has no peers,
-	// and MPI would wait for them.
+	Variable string // variable that has the number of processes; "" if none is set
+	Size     int    // number of processes in that variable; 1 if none is set
+	// Inherited is true if the variables are meant for another process. That is a shell that a
+	// launcher started for a user, or a process from which this one inherited them. This process
+	// has no peers, and MPI would wait for them.
 	Inherited bool
 }
 
 // Launched returns how this process was started.
 func Launched() Launch { return launchOf(here()) }
 
-// surroundings are the facts by which a real launch is told from inherited variables.
+// surroundings are the facts that show whether a launcher started this process, or whether it only
+// inherited a launcher's variables.
 type surroundings struct {
 	env     func(name string) string
-	names   []string              // names of all variables
+	names   []string              // names of all environment variables
 	answers func(uri string) bool // whether a server of PMIx or of a daemon listens at the URI
-	socket  func(fd int) bool     // whether the process has this socket open
-	// ancestors returns the names of the programs that started this one, the nearest first; whole
-	// is true if they go back to the first process of the system.
+	socket  func(fd int) bool     // whether the process has an open socket with this number
+	// ancestors returns the names of the programs that started this one, the nearest first. The
+	// result whole is true if the list goes back to the first process of the system.
 	ancestors func() (names []string, whole bool)
-	prompt    func() (typed bool) // whether the process is a job of an interactive shell
+	prompt    func() (typed bool) // whether the user typed the command in an interactive shell
 }
 
-// launchOf believes a launcher only if it is there to serve its processes: if its server answers,
-// its socket is open, or its daemon is an ancestor of this process. Slurm can start a shell too
-// (srun --pty). What a user types there runs in its own process group on a terminal, which tasks do
-// not.
+// launchOf reads the launchers' variables. It trusts them only if the launcher is there: its server
+// answers, its socket is open, or its daemon is an ancestor of this process. Slurm can also start a
+// shell for a user (srun --pty). A command typed there runs in its own process group on a terminal;
+// a task of Slurm does not.
 func launchOf(s surroundings) Launch {
 	stale := Launch{Size: 1}
 	for _, name := range sizeVariables {
@@ -74,7 +75,7 @@ func launchOf(s surroundings) Launch {
 	return stale
 }
 
-// served reports whether the server for the processes of mpirun is there.
+// served reports whether the server that mpirun runs for its processes answers.
 func (s *surroundings) served() bool {
 	for _, name := range s.names {
 		if (strings.HasPrefix(name, "PMIX_SERVER_URI") ||
@@ -86,8 +87,8 @@ func (s *surroundings) served() bool {
 	return false
 }
 
-// managed reports whether the process manager that set PMI_SIZE is there. It looks for a socket
-// that this process has inherited or, on Crays, for other variables.
+// managed reports whether the process manager that set PMI_SIZE is still running. It looks for a
+// socket that this process has inherited or, on Crays, for other variables.
 func (s *surroundings) managed() bool {
 	// srun sets PMI_SIZE too, for the tasks of a step and for a shell that it starts for a user.
 	if s.env("SLURM_STEP_NUM_TASKS") == s.env("PMI_SIZE") && (s.prompt() || s.task()) {
@@ -105,8 +106,9 @@ func (s *surroundings) managed() bool {
 	})
 }
 
-// task reports whether this process belongs to a task of a Slurm step. The step's daemon is not
-// visible in some containers, or where /proc hides other users' processes.
+// task reports whether this process belongs to a task of a Slurm step. If the list of ancestors is
+// incomplete, it returns true: the step's daemon is not visible in some containers, or where /proc
+// hides other users' processes.
 func (s *surroundings) task() bool {
 	if s.prompt() {
 		return false
@@ -126,8 +128,9 @@ func here() surroundings {
 }
 
 // answers reports whether somebody listens at an address such as "name;tcp4://127.0.0.1:1234;...".
-// It is false only if the address refuses connections: a server may be busy, and only MPI can tell
-// whether somebody listens at addresses that are not TCP or have an unknown form.
+// It returns false only if the address refuses connections. A server that does not answer may be
+// busy. For addresses that are not TCP or have an unknown form, only MPI knows whether somebody
+// listens.
 func answers(uri string) bool {
 	for _, part := range strings.Split(uri, ";")[1:] {
 		kind, address, ok := strings.Cut(part, "://")
@@ -171,8 +174,8 @@ func ancestors() (names []string, whole bool) {
 	return names, true
 }
 
-// typed reports whether this process has a terminal and belongs to a process group that its
-// session's shell made.
+// typed reports whether this process has a terminal, and belongs to a process group that the shell
+// of its session made. Then a user typed the command.
 func typed() bool {
 	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -199,11 +202,11 @@ func linger(took time.Duration) {
 	}
 }
 
-// lingering returns how long a process stays alive after an MPI_Finalize that took this long. In
-// it, Open MPI 4 tells the node's daemon that the process is about to end, and waits at most 2 s
-// for an answer. If hundreds of ranks share few cores, the daemon may learn of the end of the
-// process before it has read this message. Then mpirun says that a rank ended without finalising,
-// and returns 1. Ranks that sleep leave the cores to the daemon.
+// lingering returns how long a process should stay alive after an MPI_Finalize that took the given
+// time. In MPI_Finalize, Open MPI 4 sends the node's daemon a message that the process is about to
+// end, and waits at most 2 s for an answer. If hundreds of ranks share few cores, the process may
+// end before the daemon has read this message. Then mpirun says that a rank ended without
+// finalising, and returns 1. Ranks that sleep leave the cores to the daemon.
 func lingering(took time.Duration) time.Duration {
 	const slow, most = time.Second, 20 * time.Second
 	if took < slow {

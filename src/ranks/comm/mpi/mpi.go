@@ -1,7 +1,7 @@
 //go:build cgo && mpi
 
-// Package mpi implements package comm's contract on MPI, by a thin binding to the standard C calls;
-// it builds against Open MPI, MPICH and their relatives, with the flags of env.sh (CGO_CFLAGS,
+// Package mpi implements comm.Comm with MPI, by a thin binding to the standard C calls. It builds
+// against Open MPI, MPICH and their relatives, with the flags that env.sh sets (CGO_CFLAGS,
 // CGO_LDFLAGS).
 //
 //	main goroutine, main OS thread        any goroutine
@@ -11,18 +11,19 @@
 //	   │             └─ completed ──────> request.Wait() returns
 //	   └─ MPI_Finalize, if f returned nil
 //
-// The engine makes all MPI calls, because every MPI supports MPI_THREAD_FUNNELED. Its thread tests
-// pending operations, yields, and rests for longer the longer nothing completes, so that ranks that
-// share cores do not starve each other. The polling is done in C: the shortest rest of a Go timer
-// is a millisecond, and Gosched on a locked thread costs two thread switches.
+// Only the engine makes MPI calls, because MPI_THREAD_FUNNELED is the thread level that every MPI
+// supports. Its thread tests pending operations and sleeps between tests. The longer nothing
+// completes, the longer it sleeps, so that ranks that share cores do not starve each other. The
+// polling is done in C, because the shortest sleep of a Go timer is a millisecond, and Gosched on a
+// locked thread costs two thread switches.
 //
-// Counts are rows of a row datatype; counts above MPI's 32 bits are cut (see cut). MPI's handles
-// stay in C.
+// Counts are numbers of rows, with an MPI datatype of one row. Operations with counts above MPI's
+// 32 bits are cut into several (see cut). MPI's handles stay in C.
 //
-// Buffers on the Go heap are pinned while in use, but large ones belong off it (package mem): MPI
-// libraries that cache memory registrations learn only from libc that memory was freed, and Go's
-// collector does not go through libc. Device memory may be used only in messages (StartSend,
-// StartRecv), with a CUDA-aware MPI.
+// Buffers on the Go heap are pinned while in use. But large buffers should be outside this heap
+// (package mem). MPI libraries cache memory registrations, and learn only from libc that memory was
+// freed; Go's collector does not free memory through libc. Device memory may be used only in
+// messages (StartSend, StartRecv), with a CUDA-aware MPI.
 package mpi
 
 /*
@@ -51,7 +52,7 @@ const Available = true
 // The main goroutine stays on the main OS thread, the only one that may call MPI.
 func init() { runtime.LockOSThread() }
 
-// The state of the process's only engine.
+// The only engine of the process, and its state.
 var (
 	theEngine = newEngine()
 	phase     atomic.Int32
@@ -61,7 +62,7 @@ const (
 	unused   = iota
 	serving  // the engine runs; MPI belongs to it
 	stopped  // Run has returned an error; MPI belongs to the main goroutine again
-	finished // MPI is finalised, or never began
+	finished // MPI is finalised, or was never used
 )
 
 // Run initialises MPI, calls f with the communicator of all ranks in a goroutine of its own, and
@@ -124,8 +125,8 @@ func (e *engine) run(f func(comm.Comm) error) error {
 	return e.drain(world)
 }
 
-// checkLauncher detects that the launcher of another MPI has started the ranks: then each sees a
-// world of one rank.
+// checkLauncher returns an error if the launcher of another MPI has started the ranks. In this case
+// each rank sees a world of one rank.
 func checkLauncher(size int) error {
 	for _, name := range sizeVariables {
 		n, err := strconv.Atoi(os.Getenv(name))
@@ -152,11 +153,12 @@ var library = sync.OnceValue(func() string { // Run is the first to call it, fro
 	return strings.Join(strings.Fields(name), " ")
 })
 
-// deviceMemory says whether the library supports messages in device memory.
+// deviceMemory says whether the MPI library supports messages whose buffers are in device memory.
 var deviceMemory comm.Support
 
-// askDeviceMemory asks the library whether it supports messages in device memory. HALOGNN_MPI_CUDA
-// (1 or 0) overrides it, because some libraries say no although their transport can.
+// askDeviceMemory asks the MPI library whether it supports messages whose buffers are in device
+// memory. The variable HALOGNN_MPI_CUDA (1 or 0) overrides the answer, because some libraries say
+// no although their transport supports it.
 func askDeviceMemory() comm.Support {
 	said := int(C.hgnn_device_memory())
 	if n, err := strconv.Atoi(os.Getenv("HALOGNN_MPI_CUDA")); err == nil {
@@ -171,19 +173,19 @@ func askDeviceMemory() comm.Support {
 	return comm.Supported
 }
 
-// Standard returns the version of the MPI standard that the library implements, as "3.1".
+// Standard returns the version of the MPI standard that the library implements, such as "3.1".
 func Standard() string {
 	var version, subversion C.int
 	C.hgnn_standard(&version, &subversion)
 	return fmt.Sprintf("%d.%d", version, subversion)
 }
 
-// ThreadLevel returns the thread support that the library granted when MPI_THREAD_FUNNELED was
-// requested. Within Run only.
+// ThreadLevel returns the level of thread support that the library granted when MPI_THREAD_FUNNELED
+// was requested. It may be called only while Run runs.
 func ThreadLevel() string { return C.GoString(C.hgnn_thread_level()) }
 
-// Abort ends the whole job with an exit code, by MPI_Abort. It does not return, whatever the state
-// of MPI, and any goroutine may call it. Print the error first.
+// Abort ends the whole job with an exit code, by MPI_Abort. It never returns, whatever the state of
+// MPI. Any goroutine may call it. Print the error before the call.
 func Abort(code int) {
 	// MPI_Abort waits for the launcher. If the launcher does not answer, or the engine is stuck in
 	// a blocking call, this process exits without MPI_Finalize, which the launcher notices.
@@ -194,15 +196,16 @@ func Abort(code int) {
 		C.hgnn_abort(C.int(code))
 	case p == stopped || p == serving:
 		time.Sleep(forwarding)
-		theEngine.abort(code) // the main goroutine sees this in serve, or in linger on its way here
+		// the main goroutine aborts when it next calls turn, in serve or in linger
+		theEngine.abort(code)
 		select {}
 	}
 	time.Sleep(forwarding)
 	os.Exit(code)
 }
 
-// forwarding is the time that launchers get to forward a rank's output: MPICH's launcher drops it
-// when the job is aborted.
+// forwarding is the time that a launcher gets to forward a rank's output before the job is aborted,
+// because MPICH's launcher then drops output that it has not forwarded.
 const forwarding = 200 * time.Millisecond
 
 func fault(call string, rc C.int) error {

@@ -1,7 +1,8 @@
 //go:build !cgo || !mpi
 
-// Package mpi implements package comm's contract on MPI. This build is without MPI (no tag mpi, or
-// no cgo): Run returns an error, and comm.RunWorld runs several ranks in one process instead.
+// Package mpi implements comm.Comm with MPI. This file is for builds without MPI, which lack the
+// tag mpi or cgo. In them Run returns an error, and comm.RunWorld can run several ranks in one
+// process.
 package mpi
 
 import (

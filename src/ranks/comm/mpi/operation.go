@@ -20,14 +20,15 @@ type kind int
 const (
 	alltoallv kind = iota
 	alltoallThen
-	firsts // the first messages that this rank receives for an alltoallThen
+	firsts // all first messages that this rank receives for one alltoallThen
 	allgatherv
 	allreduce
 	barrier
 	send
 	recv
-	// These operations block in MPI. They begin with a barrier, so that the engine blocks only once
-	// every rank has arrived; until then it serves other operations.
+	// The operations below block in MPI. Each begins with a non-blocking barrier, so that the
+	// engine makes the blocking call only when every rank has arrived. Until then it serves other
+	// operations.
 	dup
 	split
 	node
@@ -40,11 +41,11 @@ var names = [...]string{"MPI_Ialltoallv", "MPI_Isend", "MPI_Irecv", "MPI_Iallgat
 	"MPI_Comm_dup", "MPI_Comm_split", "MPI_Comm_split_type", "MPI_Comm_free"}
 
 // operation is a request: one call of a method of comm.Comm, which may take several MPI calls. The
-// caller's goroutine prepares it, the engine starts and finishes it, and the waiting goroutine
-// takes the result and returns the operation for reuse.
+// caller's goroutine prepares it, and the engine starts and finishes it. The goroutine that waits
+// for it takes the result and gives the operation back for reuse.
 type operation struct {
 	engine *engine
-	number int           // number by which the C side names the operation
+	number int           // number by which the C side knows the operation
 	done   chan struct{} // holds a token when it is complete
 
 	kind       kind
@@ -53,17 +54,18 @@ type operation struct {
 	sum        []float32
 	rowBytes   int
 	out, in    cut
-	packedOut  []byte // rows that are sent packed, off the Go heap
+	packedOut  []byte // rows to send that were copied together, off the Go heap (see cut)
 	packedIn   []byte
 	more       *more      // state of an alltoallThen
-	of         *operation // for firsts: the operation to which the messages belong
+	of         *operation // for an operation firsts: the alltoallThen to which the messages belong
 	peer       int        // for a message: the other rank
-	pieces     []int      // [size] first message to each rank that the pacer has not sent yet
+	// [size] index of the first message to each rank that is not with the pacer yet
+	pieces     []int
 	color, key int
 	made       *communicator // result of dup, split and node
 
-	pins      runtime.Pinner // buffers on the Go heap stay where they are
-	parts     int            // number of MPI operations that have not completed
+	pins      runtime.Pinner // keeps buffers on the Go heap where they are
+	parts     int            // number of MPI calls that have not completed
 	completed bool
 	err       error
 }
@@ -102,7 +104,7 @@ func (op *operation) reset() {
 	op.completed = false
 }
 
-// start gives the operation to MPI.
+// The method start makes the MPI calls of the operation.
 func (op *operation) start() error {
 	switch op.kind {
 	case alltoallv:
@@ -128,7 +130,7 @@ func (op *operation) start() error {
 	return op.part(C.hgnn_barrier(op.comm.id, op.owner()))
 }
 
-// part counts an MPI operation as started or, if rc is an error, returns this error.
+// part counts an MPI call of the operation as started. If rc is an error, it returns this error.
 func (op *operation) part(rc C.int) error {
 	if rc != 0 {
 		return fault(op.name(), rc)
@@ -176,7 +178,7 @@ func (op *operation) startAlltoallv() error {
 }
 
 // startAllgatherv starts one collective or, if counts exceed the limit, broadcasts of at most limit
-// rows. All ranks know all counts, so they make the same choice.
+// rows each. Every rank knows the counts of all ranks, so all make the same choice.
 func (op *operation) startAllgatherv() error {
 	rowBytes, rank := C.int(op.rowBytes), op.comm.rank
 	if len(op.in.messages) == 0 {
@@ -194,8 +196,8 @@ func (op *operation) startAllgatherv() error {
 	return nil
 }
 
-// startMessage sends op.send or receives op.recv, in messages of at most maxCount bytes. Both ends
-// cut in the same way.
+// startMessage sends op.send or receives op.recv, in MPI messages of at most maxCount bytes. Sender
+// and receiver cut the bytes in the same way.
 func (op *operation) startMessage() error {
 	start, buf := func(p unsafe.Pointer, n int) C.int {
 		return C.hgnn_send(op.comm.id, p, C.int(n), 1, C.int(op.peer), messageTag, op.owner())
@@ -216,16 +218,16 @@ func (op *operation) startMessage() error {
 	}
 }
 
-// Tags. MPI matches messages of two ranks that have the same tag in the order in which they start.
-// The tags differ so that messages of an all-to-all are not matched with those of StartSend and
-// StartRecv.
+// The tags of MPI messages. Between two ranks, MPI matches messages with the same tag in the order
+// in which they are started. Messages of an all-to-all have other tags than those of StartSend and
+// StartRecv, so that one is never received as the other.
 const (
 	collectiveTag = iota
 	messageTag
 	thenTag // first of several tags, which are used in turn
 )
 
-// finish runs when all parts of the operation have completed.
+// finish does the rest of an operation when all its MPI calls have completed.
 func (op *operation) finish() error {
 	if op.packedIn != nil {
 		op.in.pack(op.packedIn, op.recv, op.rowBytes, true)
@@ -236,15 +238,15 @@ func (op *operation) finish() error {
 	switch {
 	case op.kind >= dup:
 		return op.setUp()
-	// after a failure of the other operation its buffers may be gone
+	// if the other operation has failed, its buffers may have been freed
 	case op.kind == firsts && !op.of.completed:
 		return op.of.more.follow(op.of)
 	}
 	return nil
 }
 
-// setUp makes or frees a communicator. All ranks have arrived, so it blocks only until each of them
-// has noticed.
+// setUp makes or frees a communicator. All ranks have arrived at this operation, so the call blocks
+// only until each of them has noticed it.
 func (op *operation) setUp() error {
 	var made, rc C.int
 	switch op.kind {

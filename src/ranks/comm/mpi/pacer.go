@@ -12,16 +12,17 @@ import "slices"
 // piecesUnderWay is the number of pieces in a window.
 const piecesUnderWay = 6
 
-// pacer sends the messages of paced communicators a few at a time, so that other messages of this
-// rank, such as gradients, wait behind a window of rows and not behind whole minibatches. A piece
-// is under way until its receiver takes it (MPI_Issend). So pieces do not pile up in the buffers of
-// sockets and switches, where nothing can overtake them. For the engine's goroutine only.
+// pacer sends the messages of paced communicators a few at a time. So other messages of this rank,
+// such as gradients, wait only for the rows in the window and not for whole minibatches. A piece
+// counts as under way until its receiver takes it (MPI_Issend). So pieces do not pile up in the
+// buffers of sockets and switches, where other messages cannot overtake them. Only the engine's
+// goroutine may use a pacer.
 //
 //	rows      peer 1 ■■■■■■   peer 2 ■■■■   peer 3 ■■■■■     waiting, one to each peer in turn
 //	             └── as many as the window holds ──> link
 //	gradients ─────────────────────────────────────> link
 type pacer struct {
-	waiting []piece // pieces in the order of sending; those before index first are sent
+	waiting []piece // pieces in the order of sending; pieces before index first have been sent
 	first   int
 	slots   []piece // pieces under way
 	free    []int   // indices of free slots
@@ -37,8 +38,8 @@ type piece struct {
 
 func (p piece) bytes() int { return p.rows * p.op.rowBytes }
 
-// add queues the messages of an all-to-all, one to each rank in turn, beginning with the next rank.
-// Messages to one rank keep their order, in which the receiver expects them.
+// The method add queues the messages of an all-to-all, one to each rank in turn. It begins with the
+// rank after this one. Messages to one rank stay in the order in which the receiver expects them.
 func (p *pacer) add(op *operation) {
 	messages, size := op.out.messages, op.comm.size
 	op.parts += len(messages)
@@ -62,8 +63,9 @@ func (p *pacer) add(op *operation) {
 	}
 }
 
-// next takes waiting pieces as far as there is room. If no piece is under way, there is room for a
-// piece of any size. The result is valid until the next call.
+// The method next removes waiting pieces from the queue until the window is full, and returns them.
+// If no piece is under way, it returns a piece even if that is larger than the window. The result
+// is valid until the next call.
 func (p *pacer) next() []piece {
 	p.starts = p.starts[:0]
 	for ; p.first < len(p.waiting); p.first++ {
@@ -80,7 +82,7 @@ func (p *pacer) next() []piece {
 	return p.starts
 }
 
-// start gives a piece to MPI.
+// The method start sends a piece by MPI.
 func (p *pacer) start(m piece) error {
 	slot := len(p.slots)
 	if last := len(p.free) - 1; last >= 0 {
@@ -98,10 +100,12 @@ func (p *pacer) start(m piece) error {
 	return nil
 }
 
-// slotOf returns the slot of the piece with this MPI owner number, if it belongs to a piece.
+// slotOf returns the slot of a piece, given the number of its owner in MPI calls. The result paced
+// is false if the number belongs to an operation and not to a piece.
 func slotOf(owner C.int) (slot int, paced bool) { return int(-1 - owner), owner < 0 }
 
-// taken frees the slot of a piece that its receiver has taken, and returns the operation.
+// taken frees the slot of a piece that its receiver has taken. It returns the operation to which
+// the piece belongs.
 func (p *pacer) taken(slot int) *operation {
 	m := p.slots[slot]
 	p.slots[slot] = piece{}

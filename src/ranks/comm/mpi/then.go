@@ -14,41 +14,45 @@ import (
 	"halognn/src/ranks/comm"
 )
 
-// more is the state of an all-to-all with a second payload, whose counts the receiver does not
-// know. Each pair of ranks exchanges two kinds of messages:
+// more is the state of an all-to-all with a second payload. The receiver knows how many rows the
+// first payload has, called the known rows, but not how many follow. A rank sends two kinds of
+// messages to another:
 //
 //	first    the known rows, then rows that follow, each as far as there is room
 //	others   the rest of the known rows, then the rest of the rows that follow
 //
-// A receive may be longer than its message, so the first one needs no count. From the known rows
-// the receiver learns how many rows follow. Rows that follow and were not in the first message are
-// received straight into their place. Each operation's messages have their own tag, because it
-// still receives when later operations have begun. Ranks without known rows for each other send
-// nothing.
+// MPI accepts a message that is shorter than the receive buffer, so the receiver need not know the
+// length of the first message. It reads from the known rows how many rows follow. Those that were
+// not in the first message are then received straight into their place. Each operation has its own
+// tag for its messages, because it still receives some when later operations have begun. A rank
+// that has no known rows for another sends it nothing.
 type more struct {
-	then        comm.Then
-	to, of      []bool // [size] whether this rank sends to each rank, and receives from it
-	out, in     cut    // for the rows that follow; the operation has its own for the known rows
-	sent, heads []byte // first messages by rank, off the heap; kept for reuse
+	then comm.Then
+	// [size] whether this rank sends to each rank, and whether it receives from each rank
+	to, of []bool
+	// the rows that follow, sent and received; the operation has cuts of its own for the known rows
+	out, in cut
+	// first messages to send and received ones, in rank order, off the heap; kept for reuse
+	sent, heads []byte
 	tag         C.int
 }
 
-// firstBytes is the most bytes of known rows that the first messages of an operation may have in
-// all, and also the most bytes of rows that follow. One message has at most firstMost bytes of
-// each, because many MPIs send such short messages without a handshake. Tests lower it, on all
-// ranks.
+// firstBytes limits all first messages of an operation together: they have at most this many bytes
+// of known rows, and at most this many bytes of rows that follow. A single first message has at
+// most firstMost bytes of known rows and of rows that follow, because many MPIs send such short
+// messages without a handshake. Tests lower firstBytes, on all ranks.
 var firstBytes = 1 << 20
 
 const firstMost = 16 << 10
 
-// tags is the number of tags that operations use in turn. MPI guarantees at least 32767.
+// tags is the number of tags that operations use in turn. MPI guarantees at least 32767 tags.
 const tags = 1 << 14
 
 func (c *communicator) firstRows(rowBytes int) int {
 	return min(firstMost, firstBytes/c.size) / rowBytes
 }
 
-// plan decides, when the operation is prepared, which message carries which rows.
+// plan runs when the operation is prepared. It decides which rows are in which message.
 func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 	c := op.comm
 	m.then = then
@@ -60,7 +64,8 @@ func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 		op.send[op.out.first[c.rank]*op.rowBytes:][:sendRows[c.rank]*op.rowBytes])
 }
 
-// others reports which ranks have rows, not counting the rank self.
+// others returns for each rank whether it has rows. For the rank self it returns false. The result
+// uses the memory of the argument are.
 func others(are []bool, rows []int, self int) []bool {
 	are = are[:0]
 	for r, n := range rows {
@@ -69,12 +74,13 @@ func others(are []bool, rows []int, self int) []bool {
 	return are
 }
 
-// start passes to MPI the messages that need not wait.
+// The method start posts all receives of first messages and all sends. Only the rest of the rows
+// that follow cannot be received yet.
 func (m *more) start(op *operation) error {
 	c := op.comm
 	m.tag = thenTag + C.int(c.thens%tags)
 	c.thens++
-	op.parts++ // for heads
+	op.parts++ // the operation heads counts as one part of op
 	heads := c.engine.take()
 	heads.kind, heads.comm, heads.of = firsts, c, op
 	c.engine.underway++
@@ -114,13 +120,14 @@ func (m *more) start(op *operation) error {
 	if err := m.out.deliver(op, m.then.Send, m.then.RowBytes, m.tag); err != nil {
 		return err
 	}
-	if heads.parts == 0 { // no other rank sends anything
+	if heads.parts == 0 { // no other rank sends rows to this rank
 		c.engine.complete(heads, mem.Contain(heads.finish))
 	}
 	return nil
 }
 
-// follow receives the second payload once all first rows have arrived.
+// follow runs when all known rows have arrived. It asks Expect where the rows that follow belong,
+// and receives them.
 func (m *more) follow(op *operation) error {
 	c := op.comm
 	most := c.firstRows(m.then.RowBytes) * m.then.RowBytes
@@ -159,9 +166,10 @@ func (m *more) follow(op *operation) error {
 	return m.in.receive(op, recv, m.then.RowBytes, m.tag)
 }
 
-// planFirst plans one side of an all-to-all that uses only messages. The argument firstLimit limits
-// the rows of the first message to each rank, and limit the rows of the others. The rank's own rows
-// are in no message. If uniform is set, all ranks get the same rows.
+// planFirst plans what a rank sends, or what it receives, in an all-to-all that uses only messages.
+// The argument firstLimit limits the rows of the first message to each rank, and limit the rows of
+// each later message. Rows from a rank to itself are in no message. If uniform is true, the same
+// rows go to all ranks.
 func (c *cut) planFirst(rows []int, uniform bool, self, firstLimit, limit int) {
 	c.counts = mem.Grow(c.counts, len(rows))
 	c.first, c.messages, c.packed = c.first[:0], c.messages[:0], 0
@@ -182,7 +190,7 @@ func (c *cut) planFirst(rows []int, uniform bool, self, firstLimit, limit int) {
 	}
 }
 
-// inside returns the number of rows in first messages.
+// The method inside returns the number of rows that are in the first messages to all ranks.
 func (c *cut) inside() (rows int) {
 	for _, n := range c.counts {
 		rows += int(n)
@@ -190,12 +198,13 @@ func (c *cut) inside() (rows int) {
 	return rows
 }
 
-// take copies the rows of the first message to a rank, and returns their bytes.
+// take copies the rows of the first message to rank r into to. It returns the number of bytes.
 func (c *cut) take(to, rows []byte, rowBytes, r int) int {
 	return copy(to[:int(c.counts[r])*rowBytes], rows[c.first[r]*rowBytes:])
 }
 
-// deliver sends the messages after the first, as parts of op. The method receive receives them.
+// deliver sends the later messages, those after the first one to each rank, as parts of op. The
+// method receive receives them.
 func (c *cut) deliver(op *operation, rows []byte, rowBytes int, tag C.int) error {
 	for _, m := range c.messages {
 		err := op.part(C.hgnn_send(op.comm.id, pointer(rows[m.first*rowBytes:]), C.int(m.rows),
