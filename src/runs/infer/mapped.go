@@ -9,6 +9,9 @@ import (
 
 // mappedRows are what the last layer reads if it first maps rows to its width and then adds them
 // (nn.Config.MapsFirst). They are made from the rows of the previous layer, chunk by chunk:
+//
+//	rows of layer L-2 ─ map ─> neighbours [own vertices, out] ─ a pass over the edges ─> sums ─┐
+//	                     └───> own        [own vertices, out] ─────────── in order ────────────┴─>
 type mappedRows struct {
 	Passes
 	layer           int
