@@ -1,6 +1,6 @@
-// Package model is the wing of what is learned: the tasks, with their labels, losses and metrics,
-// and the layers, with their parameters and optimisers. It computes by a compute.Device, and knows
-// no ranks, minibatch streams or caches. It holds no code itself.
+// Package model groups the packages about models: tasks, with their labels, losses and metrics, and
+// layers, with their parameters and optimisers. They compute on a compute.Device, and know no
+// ranks, minibatch streams or caches. The package itself holds no code.
 //
 //	input rows ──> layer 0 ──> hidden rows ──> layer 1 ──> outputs ──> loss <── labels
 //	                  │                           │                     │
@@ -13,8 +13,8 @@
 //	nn    layers, parameters, optimisers, schedules
 //
 // Begin with nn/nn.go, which has the configuration of a model, and nn/model.go, which runs its
-// layers. nn/sage.go is the simplest layer, nn/kinds.go the table of all. nn/params.go lays
-// parameters and gradients out in flat arrays, nn/schedule.go has the learning rate. Of tasks read
-// task/task.go and task/multiclass.go; a metric is a row of task/metric.go or of its task's file,
-// and is named in the task's Metrics.
+// layers. The simplest layer is in nn/sage.go, and nn/kinds.go has the table of all kinds.
+// Parameters and gradients are flat arrays, laid out in nn/params.go. The learning rate is in
+// nn/schedule.go. To learn about tasks, read task/task.go and task/multiclass.go. A metric is a row
+// of task/metric.go or of the file of its task, and the task's Metrics names it.
 package model

@@ -16,17 +16,18 @@ import (
 //	update      running = 0.9 running + 0.1 sum/n
 //
 // If several ranks share one minibatch, mean and variance are over the rows of all these ranks. For
-// this each rank gathers, in rank order, the other ranks' moments in forward, and their sums for
-// dgamma and dbeta in backward.
+// this each rank gathers numbers of the other ranks, in rank order: in forward the mean and
+// variance of their rows, and in backward their sums dgamma and dbeta.
 type batchNorm struct {
 	gamma, beta, dgamma, dbeta []float32 // [out]
 	x                          *buffer   // [D,out] output of the convolution
 	mean, variance             *buffer   // [out] mean and variance of the minibatch
 	total                      float64   // number of rows of the minibatch, over all ranks
-	// [2,out] scale and shift of the correction that backward adds to dx if ranks share the
-	// minibatch.
+	// [2,out] the correction that backward adds to dx if ranks share the minibatch: factors of the
+	// normalised rows, then constants.
 	shift *buffer
-	// [5,out] on the host: the moments, the sums of backward, and gamma.
+	// [5,out] copies on the host: mean and variance of this rank's rows, the sums dgamma and dbeta,
+	// and gamma.
 	host    []float32
 	running []Param // running_mean, running_var [out], num_batches_tracked [1]
 	values  [2][]float32
@@ -49,7 +50,8 @@ func (n *batchNorm) reserve(rows, out int) error {
 		sized{n.shift, 2 * out})
 }
 
-// forward normalises x, the output of the convolution, into y and applies the epilogue to it.
+// forward normalises x, the output of the convolution, writes the result to y, and applies the
+// epilogue to y.
 func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, in *Input,
 	epilogue compute.Epilogue) error {
 	mean, variance := n.values[0], n.values[1]
@@ -67,8 +69,8 @@ func (n *batchNorm) forward(dev compute.Device, y, x compute.Matrix, in *Input,
 	return nil
 }
 
-// join turns the moments of this rank's rows into the moments of the rows of all ranks (Chan, Golub
-// and LeVeque, 1983). All ranks get the same bits.
+// join computes the mean and variance of the rows of all ranks from those of each rank's rows
+// (Chan, Golub and LeVeque, 1983). All ranks get the same bits.
 func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
 	gather Gather) error {
 	out := len(mean)
@@ -87,8 +89,8 @@ func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
 	for r := 2 * out; r < len(all); r += len(own) {
 		n.total += float64(all[r])
 	}
-	// The function over returns the mean over ranks of the number value(rank's moments). Each rank
-	// counts by its number of rows.
+	// The function over returns the mean over ranks of value(moments of the rank). A rank's weight
+	// in this mean is its number of rows.
 	over := func(value func(own []float32) float64) float32 {
 		sum := 0.0
 		for r := 0; r < len(all); r += len(own) {
@@ -109,8 +111,8 @@ func (n *batchNorm) join(dev compute.Device, mean, variance []float32, rows int,
 }
 
 // backward backpropagates dy, the gradient with respect to y, through the epilogue in place. It
-// sets this rank's share of the gradients of the parameters. It returns the gradient with respect
-// to x, in the memory of dx or of x; dx may be dy itself.
+// sets the gradients of the parameters to this rank's part of them. It returns the gradient with
+// respect to x, in the memory of dx or of x. The argument dx may be dy itself.
 func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix, in *Input,
 	epilogue compute.Epilogue) (compute.Matrix, error) {
 	mean, variance := n.mean.data[:dy.Cols], n.variance.data[:dy.Cols]
@@ -126,9 +128,9 @@ func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix, in
 	return x, err
 }
 
-// correction returns a correction of dx, which is needed because dgamma and dbeta are sums over the
-// R rows of this rank alone. It is a multiple of the normalised rows plus a constant, the results
-// scale and shift. If G and B are the sums over the N rows of all ranks, these are
+// correction returns what must be added to dx, because dx was computed from dgamma and dbeta, which
+// are sums over the R rows of this rank alone. For each column, scale times the normalised row plus
+// shift must be added. If G and B are the sums over the N rows of all ranks, scale and shift are
 //
 //	gamma*root * (dgamma/R - G/N)     gamma*root * (dbeta/R - B/N)
 func (n *batchNorm) correction(dev compute.Device, rows int, gather Gather) (scale, shift []float32,
@@ -155,8 +157,8 @@ func (n *batchNorm) correction(dev compute.Device, rows int, gather Gather) (sca
 	return n.shift.data[:out], n.shift.data[out : 2*out], nil
 }
 
-// setStatistics writes the minibatch's sums, from which the running values will be updated, into
-// Params.front, the host copy of the beginning of Grads. Waits for the device.
+// setStatistics writes sums over the minibatch into Params.front, the host copy of the beginning of
+// Grads. The update of the running values needs these sums. Waits for the device.
 func (m *Model) setStatistics() {
 	for l := range m.stages {
 		n := m.stages[l].batch

@@ -7,25 +7,26 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// firstMap is the linear map that an input layer begins with, without its bias:
+// firstMap is the linear map with which an input layer begins, without its bias:
 //
 //	sum_i = agg_i W1ᵀ + own_i W2ᵀ      if eps is set, agg_i + (1+eps) own_i replaces agg_i
 //
-// It is a sum over the columns of the rows, so devices that hold some columns each can compute it
-// together.
+// It is a sum over the columns of the rows, so several devices can compute it together if each has
+// some of the columns.
 type firstMap struct {
 	weights   [2]trained // W1, W2 [width,in]; empty if the map does not read these rows
 	eps, deps []float32
-	whole     bool // the layer consists of this map and a bias only
+	whole     bool // whether the layer consists only of this map and a bias
 }
 
 // trained is a matrix of weights and its gradient.
 type trained struct{ w, dw compute.Matrix }
 
 // columnwise is a Layer that begins with a firstMap. As the input layer it also accepts
-// Input.Shares, parts of the map's result that were computed elsewhere. Then Forward goes on from
-// their sum. Backward sets dx [Destinations, width] to the gradient with respect to that sum, and
-// sets the gradients of all parameters except those of the map.
+// Input.Shares, which are parts of the map's result that were computed elsewhere. In this case
+// Forward starts from the sum of the shares. Backward then sets dx [Destinations, width] to the
+// gradient with respect to this sum. It sets the gradients of all parameters except those of the
+// map.
 type columnwise interface {
 	Layer
 	firstMap() firstMap
@@ -34,7 +35,7 @@ type columnwise interface {
 // Linear reports whether the input layer begins with a linear map of rows and of sums of rows,
 // which Columns can compute in shares.
 func (c Config) Linear() bool {
-	// Check refuses such a config.
+	// Check refuses a graph with types for this kind of model, whose layers then do not exist.
 	if k := FindKind(c.Kind); c.Schema.Typed() && k.relational == nil {
 		return false
 	}
@@ -46,17 +47,18 @@ func (c Config) Linear() bool {
 // columns. The shares of all columns add up to the result of the map, and the gradients that they
 // set add up to the map's gradient. Make it with Model.Columns.
 type Columns struct {
-	layer      columnwise
-	store      store
-	first, end int // the columns [first,end) of the rows, which have in columns
+	layer columnwise
+	store store
+	// number of the first column of the rows, and of the column after the last
+	first, end int
 	in, width  int
 	slices     [2]slice
-	y          *buffer // [D,width]
+	y          *buffer // [D,width] the share
 	mixed      *buffer // [D,cols] rows agg + (1+eps) own; in backward, the gradient of these rows
 }
 
-// slice holds some columns of a matrix of weights. Kernels read matrices without gaps, so the
-// columns are copied, which costs little beside a product.
+// slice holds some columns of a matrix of weights. Kernels read only matrices without gaps, so the
+// columns are copied. This takes little time compared with a matrix product.
 type slice struct {
 	w, dw *buffer // [width,cols]; nil if the map has no such matrix
 	wide  *buffer // [width,in] gradient of the whole matrix; zero outside of the slice's columns
@@ -103,8 +105,8 @@ func (c *Columns) Bytes() int64 { return c.store.bytes() }
 // Close frees the device memory.
 func (c *Columns) Close() { c.store.free() }
 
-// Reserve makes room for passes over an input, of which it reads only the number of destinations.
-// Forward calls Reserve.
+// Reserve makes room for passes over an input. It reads only the number of destinations of the
+// input. Forward calls Reserve.
 func (c *Columns) Reserve(in *Input) error {
 	n := in.Destinations
 	err := c.y.reserve(n * c.width)
@@ -117,8 +119,8 @@ func (c *Columns) Reserve(in *Input) error {
 	return nil
 }
 
-// Forward returns the share [Destinations, width], valid until the next Forward. in.Own and
-// in.Aggregate have only the columns [first,end). It fails only if device memory runs out.
+// Forward returns the share [Destinations, width], valid until the next Forward. The matrices
+// in.Own and in.Aggregate have only the columns of c. It fails only if device memory runs out.
 func (c *Columns) Forward(in *Input) (compute.Matrix, error) {
 	if err := c.Reserve(in); err != nil {
 		return compute.Matrix{}, err
@@ -139,7 +141,7 @@ func (c *Columns) Forward(in *Input) (compute.Matrix, error) {
 	return y, nil
 }
 
-// rows returns the rows that are multiplied by matrix k of the map.
+// rows returns the matrix of rows that matrix k of the map is applied to.
 func (c *Columns) rows(f *firstMap, in *Input, k int) compute.Matrix {
 	switch {
 	case k == 1:
@@ -150,9 +152,9 @@ func (c *Columns) rows(f *firstMap, in *Input, k int) compute.Matrix {
 	return in.Aggregate
 }
 
-// Backward sets the gradients of the map's matrices. It sets their columns outside of [first,end)
-// to zero. The argument dsum [Destinations, width] is the gradient with respect to the sum of the
-// shares. Forward must have run on the same input with the same weights.
+// Backward sets the gradients of the map's matrices for the columns of c, and sets other columns of
+// these gradients to zero. The argument dsum [Destinations, width] is the gradient with respect to
+// the sum of the shares. Forward must have run on the same input with the same weights.
 func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 	f, cols, dev := c.layer.firstMap(), c.end-c.first, c.store.dev
 	for k := range c.slices {
@@ -182,8 +184,8 @@ func addShares(dev compute.Device, y compute.Matrix, in *Input, bias []float32,
 	dev.Finish(y, sum, bias, epilogue)
 }
 
-// sharesBackward is the backward of addShares. It sets dsum to dy backpropagated through the
-// epilogue, and sets the gradient of the bias.
+// sharesBackward is the backward pass of addShares. It sets dsum to the gradient of the sum of the
+// shares, by backpropagating dy through the epilogue. It also sets the gradient of the bias.
 func sharesBackward(dev compute.Device, dsum, dy, sum compute.Matrix, dbias []float32,
 	epilogue compute.Epilogue) {
 	dev.CopyColumns(dsum, 0, dy, 0, dy.Cols, false)

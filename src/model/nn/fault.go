@@ -13,8 +13,8 @@ import (
 // or about a loss that exceeds its bound.
 var ErrDiverged = errors.New("training has diverged")
 
-// Fault is the place at which numbers stopped being finite. Ranks compare their faults in the same
-// step: the one with the lowest Order came first in time.
+// Fault is the place at which numbers stopped being finite. Ranks compare the faults that they find
+// in one step. The fault with the lowest Order came first in time.
 type Fault struct {
 	Order int
 	What  string
@@ -22,16 +22,15 @@ type Fault struct {
 
 // Values of Fault.Order. A fault in the output of layer l has the order faultLayer+l.
 const (
-	faultWeights = iota // the weights that the step before has written
+	faultWeights = iota // weights that the update of the previous step has written
 	faultInput
 	faultLayer
 )
 
 // WeightsFault finds weights that are not finite after the last Update, and says whether their
-// gradient or the update itself is the cause. If all weights are finite, ok is false. Backward runs
-// from the last layer to the first. So among several layers with bad weights, the last one is where
-// the trouble began. The array Grads must still hold the gradients of that update. Waits for the
-// device.
+// gradient or the update itself is the cause. If all weights are finite, ok is false. If several
+// layers have bad weights, it returns the last layer, because backward runs from the last layer to
+// the first. The array Grads must still have the gradients of that update. Waits for the device.
 func (p *Params) WeightsFault() (f Fault, ok bool) {
 	values, grads := p.host(p.Values), p.host(p.Grads)
 	for _, q := range p.List { // begins with the last layer
@@ -43,8 +42,8 @@ func (p *Params) WeightsFault() (f Fault, ok bool) {
 	return Fault{}, false
 }
 
-// weightsFault returns the fault of a parameter. The argument byGradient says whether its gradient
-// is the cause.
+// weightsFault returns the fault of a parameter whose weights are not finite. If byGradient is
+// true, the gradient of the parameter is the cause; otherwise the update is.
 func (p *Params) weightsFault(q Param, byGradient bool) Fault {
 	what := "the weights of %s outgrew float32 in the update of the step before"
 	if byGradient {
@@ -53,8 +52,8 @@ func (p *Params) weightsFault(q Param, byGradient bool) Fault {
 	return Fault{faultWeights, fmt.Sprintf(what, p.place(q))}
 }
 
-// at returns the parameter to which an element of Values belongs. For an element in a gap it
-// returns the parameter before the gap.
+// The method at returns the parameter to which an element of Values belongs. If the element lies in
+// a gap between parameters, it returns the parameter before the gap.
 func (p *Params) at(element int) *Param {
 	i := len(p.List) - 1
 	for i > 0 && p.List[i].Offset > element {
@@ -83,7 +82,7 @@ func (p *Params) host(array []float32) []float32 {
 	return host
 }
 
-// place names a parameter and its layer.
+// place returns the name of a parameter and of its layer.
 func (p *Params) place(q Param) string {
 	l := len(p.buckets) - 1
 	for l > 0 && q.Offset >= p.buckets[l] {
@@ -92,8 +91,8 @@ func (p *Params) place(q Param) string {
 	return fmt.Sprintf("layer %d (%s)", l, q.Name)
 }
 
-// FirstFault says where numbers first stopped being finite: in the weights, the input rows, the
-// output of a layer, or only in the loss. Call it when all layers have run forward on one
+// FirstFault returns the place where numbers first stopped being finite: in the weights, the input
+// rows, the output of a layer, or only in the loss. Call it when all layers have run forward on one
 // minibatch, and none has run backward since the last Update. It reads the buffers that Forward has
 // filled, and computes nothing again. Waits for the device.
 func (m *Model) FirstFault() Fault {
@@ -106,7 +105,7 @@ func (m *Model) FirstFault() Fault {
 		row, vertex = m.badRow(s.X), -1
 		if row >= 0 && row < len(s.Vertices) {
 			one := s.Vertices[row : row+1]
-			// The device has drawn the vertices, so their ids lie on it.
+			// in this case the device has drawn the vertices, so their ids are in its memory
 			if m.inputs[0].Forward.Above > 0 {
 				one = make([]int32, 1)
 				compute.DownloadIDs(m.dev, one, s.Vertices[row:row+1])
@@ -117,10 +116,11 @@ func (m *Model) FirstFault() Fault {
 	})
 }
 
-// Indices of the arrays that are searched when a loss is not finite. They are in the order of time:
-// gradients and weights of the update before, both as rows of paramAlign numbers, then the input
-// rows and the outputs of the layers. After these come the logits, if jumping knowledge computes
-// them from all layers, and the rows of each type, if the minibatch is folded.
+// Indices of the arrays that are searched when a loss is not finite, in the order in which they
+// were computed. The first two are the gradients and weights of the previous update, both as
+// matrices with rows of paramAlign numbers. The input rows and the outputs of the layers follow. If
+// jumping knowledge computes the logits from all layers, the logits come next. If the minibatch is
+// folded, the rows of each vertex type come last.
 const (
 	suspectGrads = iota
 	suspectWeights
@@ -130,7 +130,7 @@ const (
 
 var inputNames = [...]string{"features", "aggregate of the neighbours' features", "features"}
 
-// suspects appends the arrays to search after the last forward pass.
+// suspects appends the arrays to search, as the last forward pass has left them.
 func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 	p, input := m.Params, &m.inputs[0]
 	for _, flat := range [][]float32{p.Grads[p.first:], p.Weights()} {
@@ -148,7 +148,8 @@ func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 		to = append(to, compute.Suspect{X: m.jump.logits.matrix(m.jump.rows, m.jump.out),
 			Vertices: m.inputs[len(m.stages)-1].Vertices})
 	}
-	// A folded minibatch has no matrix of all input rows, so those of each type are searched.
+	// a folded minibatch has no matrix of all input rows, so the rows of each vertex type are
+	// searched
 	if input.Folded {
 		for _, rows := range input.Types {
 			to = append(to, compute.Suspect{X: rows})
@@ -157,7 +158,7 @@ func (m *Model) suspects(to []compute.Suspect) []compute.Suspect {
 	return to
 }
 
-// suspectTypes is the index of the first type's rows in a folded minibatch.
+// suspectTypes returns the index of the rows of the first vertex type, for a folded minibatch.
 func (m *Model) suspectTypes() int {
 	k := suspectLayers + len(m.stages)
 	if m.jump != nil {
@@ -166,9 +167,9 @@ func (m *Model) suspectTypes() int {
 	return k
 }
 
-// faultIn returns the first fault that is not in the weights. The function find(k) returns the
-// first row of suspect k that is not finite, or -1, and the vertex of this row, or -1 if it is
-// unknown.
+// faultIn returns the first fault that is not in the weights. The function find(k) searches array k
+// of the suspects. It returns the first row that is not finite, and the vertex of this row. Row -1
+// means that all rows are finite, and vertex -1 that the vertex is not known.
 func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	name := func(row, vertex int) string {
 		if vertex >= 0 {
@@ -209,7 +210,7 @@ func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 		"the loss itself, beyond float32: the logits are finite but far apart"}
 }
 
-// badRow returns the first row that is not finite, or -1.
+// badRow returns the first row of x that is not finite, or -1 if all are finite.
 func (m *Model) badRow(x compute.Matrix) int {
 	host := make([]float32, max(len(x.Data), len(x.BF16)))
 	var scratch []float32

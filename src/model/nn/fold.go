@@ -7,46 +7,46 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Folding saves work in the input layer of a relational model. Without it, the map of each vertex
-// type is applied to the rows first, and the result is multiplied by the weights of a relation. But
-// these two steps are one linear map of the mean of rows:
+// Folding saves work in the input layer of a relational model. Without folding, rows are first
+// multiplied by the map of their vertex type, and the means of the results by the weights of a
+// relation. But both steps together are one linear map of the means of the unmapped rows:
 //
 //	z = W_r (P_t x + b_t) + b  =  (W_r P_t) x  +  (W_r b_t + b)
 //	x    mean of rows of type t, [Features[t]]; P_t, b_t: map of the type; W_r, b: the relation's
 //
 // So if all input rows of a minibatch are either means by relation or destinations' own rows, each
-// row is multiplied once forward and once backward. Neither mapped rows nor their gradients are
-// made. Let dC be the gradient of a group's W_r P_t, and dc that of its bias. The gradients of the
-// factors are:
+// of them is multiplied only once in forward and once in backward. Mapped rows and their gradients
+// are not needed. Let dC be the gradient of a group's W_r P_t, and dc that of its bias. Then the
+// gradients of the parameters are:
 //
 //	dW_r = dC P_tᵀ + dc b_tᵀ      dP_t = sum over groups of W_rᵀ dC      db_t = sum of W_rᵀ dc
 type Folding struct {
 	Features []int // [T] number of feature columns of each type
 	Sources  []int // [R] type of each relation's sources
 	In, Out  int   // widths of the layer's input and output rows
-	Always   bool  // fold even if it takes more multiplications
+	Always   bool  // whether to fold even if it takes more multiplications
 }
 
-// Fold says for which minibatches the input layer is folded.
+// Fold says which minibatches are folded in the input layer.
 type Fold uint8
 
-// The values of Fold. With FoldWherePays each minibatch is folded if this takes fewer
-// multiplications.
+// The values of Fold. FoldWherePays folds a minibatch if this takes fewer multiplications.
 const (
 	FoldWherePays Fold = iota
-	// For GPUs. Without folding they launch a fixed number of kernels, with folding several for
-	// each relation.
+	// For GPUs. Without folding they launch a fixed number of kernels. With folding they launch
+	// several for each relation.
 	FoldNever
 	FoldAlways
 )
 
-// Composing the weights of a group takes its multiplications and some six launches of small
-// kernels. The constant composing is the cost of these launches, as a number of multiplications.
+// The constant composing is the fixed cost of composing the weights of a group, as a number of
+// multiplications. It stands for some six launches of small kernels.
 const composing = 1 << 16
 
 // folding returns the Folding of a model's input layer, or nil if the layer is never folded.
 func (c Config) folding() *Folding {
-	// The caller may ask for the rows of a single layer.
+	// if there is only one layer, nothing is folded, because the caller may ask for what that layer
+	// reads
 	if c.Fold == FoldNever || len(c.TypeFeatures) == 0 || c.Layers < 2 {
 		return nil
 	}
@@ -60,9 +60,9 @@ func (c Config) folding() *Folding {
 }
 
 // Pays reports whether folding takes fewer multiplications for a minibatch, forward and backward,
-// including those that compose the weights. For a type t, rows(t) is the number of its rows in the
-// minibatch (means and own rows), and sources(t) the number of its sources. Without folding, either
-// the rows or the sources would be mapped, whichever are fewer.
+// including those that compose the weights. For a vertex type t, the function rows returns the
+// number of its means and own rows in the minibatch, and sources the number of its sources. Without
+// folding, the map of the type is applied to the rows or to the sources, whichever are fewer.
 func (f *Folding) Pays(rows, sources func(t int) int) bool {
 	if f.Always || slices.Contains(f.Features, 0) {
 		return f.Always && !slices.Contains(f.Features, 0)
@@ -72,22 +72,23 @@ func (f *Folding) Pays(rows, sources func(t int) int) bool {
 		folded += 3*f.Features[t]*f.In*f.Out + composing
 	}
 	for t, features := range f.Features {
-		folded += 3*features*f.In*f.Out + composing // the group of own rows
+		folded += 3*features*f.In*f.Out + composing // for the group of own rows
 		folded += 2 * rows(t) * features * f.Out
 		mapped += 2*min(rows(t), sources(t))*features*f.In + 3*rows(t)*f.In*f.Out
 	}
 	return folded < mapped
 }
 
-// folded composes the weights and biases of groups. A type has a group for each relation from it,
-// in their order, and then one for own rows.
+// folded composes the weights and biases of groups of rows, and computes with them. A vertex type
+// has one group for each relation from it, in the order of relations, and after these one group for
+// own rows.
 type folded struct {
 	dev      compute.Device
 	project  *projection
 	in, out  int
 	groups   [][]group // [T] groups of each type
 	at       []int     // [T] index in w of the weights of each type's first group
-	first    []int     // [T] index of each type's first group among all groups
+	first    []int     // [T] index among all groups of each type's first group
 	w, dw    *buffer   // the matrix [out, features] of each group
 	b, db    *buffer   // [groups, out]
 	sets     *buffer   // [sets, out] biases of the sets of own weights, then their gradients
@@ -95,11 +96,13 @@ type folded struct {
 	elements int
 }
 
-// group says which weights a group of rows is multiplied by: those of a relation or, if relation is
-// negative, a set of own weights. If both fields are negative, the group has no rows.
+// group says which weights a group of rows is multiplied by. These are the weights of the relation
+// or, if the field relation is negative, the own weights of number set. If both fields are
+// negative, the group has no rows.
 type group struct{ relation, set int }
 
-// newFolded returns the folding of a relational layer with a projection.
+// newFolded returns the folding of a relational layer whose input rows are mapped by p. It returns
+// nil if the layer is never folded.
 func newFolded(s *store, c Config, p *projection, own Relating) *folded {
 	of := c.folding()
 	if of == nil {
@@ -146,8 +149,8 @@ func (f *folded) reserve(sets int) error {
 		sized{f.db, n}, sized{f.sets, sets * f.out}, sized{f.turned, f.in * f.out})
 }
 
-// The method of returns the groups of a type in a minibatch, and the spans of their weights in w
-// and of their biases in b.
+// The method of returns the groups of vertex type t in a minibatch, and where their weights lie in
+// the buffer w and their biases in the buffer b.
 func (f *folded) of(in *Input, t int) (g compute.Groups, w, b span) {
 	features := f.project.maps[t].features
 	n := len(f.groups[t])
@@ -161,8 +164,8 @@ type span struct{ lo, hi int }
 
 func (s span) of(x []float32) []float32 { return x[s.lo:s.hi] }
 
-// each calls do with every group that has rows, the map of its type, and its weights and biases in
-// w and b.
+// each calls the function do for every group that has rows. It passes the map of the group's type,
+// and the weights and biases of the group in the buffers w and b.
 func (f *folded) each(w, b *buffer, do func(g group, m *typeMap, w, b compute.Matrix)) {
 	for t, groups := range f.groups {
 		m := &f.project.maps[t]
@@ -177,8 +180,8 @@ func (f *folded) each(w, b *buffer, do func(g group, m *typeMap, w, b compute.Ma
 	}
 }
 
-// weightsOf returns the weights of a group, or their gradient. The matrix is [out,in], or [in,out]
-// if w.turned().
+// weightsOf returns the weights of a group or, if gradient is true, the gradient of these weights.
+// The matrix is [out,in], or [in,out] if w.turned() is true.
 func (f *folded) weightsOf(g group, w relationWeights, gradient bool) compute.Matrix {
 	relations, own, stride, strideOwn := w.of(gradient)
 	at, of := g.relation*stride, relations
@@ -192,8 +195,8 @@ func (f *folded) weightsOf(g group, w relationWeights, gradient bool) compute.Ma
 	return matrix(of[at:][:rows*cols], rows, cols)
 }
 
-// compose computes the weights and biases of the groups from the weights and biases that w has
-// prepared.
+// compose computes the weights and biases of all groups, from the maps of vertex types and from the
+// weights of the layer, which w prepares.
 func (f *folded) compose(w relationWeights) {
 	d, sets := f.dev, f.sets.matrix(w.sets(), f.out)
 	w.prepare(sets)
@@ -213,11 +216,11 @@ func (f *folded) compose(w relationWeights) {
 }
 
 // decompose computes the gradients of the parameters from the gradients of the groups' weights and
-// biases. If several types share a set of own weights, their gradients are added in the order of
+// biases. If several types share a set of own weights, its gradients are added in the order of
 // types.
 func (f *folded) decompose(w relationWeights) {
 	d, sets := f.dev, f.sets.matrix(w.sets(), f.out)
-	own := 0 // number of sets that already have a gradient
+	own := 0 // number of sets of own weights that already have a gradient
 	for t, groups := range f.groups {
 		m := &f.project.maps[t]
 		first := true
@@ -235,8 +238,8 @@ func (f *folded) decompose(w relationWeights) {
 	w.finish(sets)
 }
 
-// eachOf calls do with every group of type t that has rows, and the gradients of the group's
-// weights and bias.
+// eachOf calls the function do for every group of type t that has rows. It passes the gradients of
+// the group's weights and bias.
 func (f *folded) eachOf(t int, groups []group, do func(g group, dc, db compute.Matrix)) {
 	features := f.project.maps[t].features
 	size := f.out * features
@@ -248,13 +251,14 @@ func (f *folded) eachOf(t int, groups []group, do func(g group, dc, db compute.M
 	}
 }
 
-// split computes the gradients of a group's weights and of its type's map. With add, or addMap for
-// the map, it adds them to the gradients that are there.
+// split computes the gradient of a group's weights in the layer, and of the map of the group's
+// vertex type. If add is true, it adds to the gradient of the weights, otherwise it overwrites
+// this. The argument addMap means the same for the map.
 func (f *folded) split(w relationWeights, m *typeMap, of, dw, dc, db compute.Matrix, add,
 	addMap bool) {
 	d, bias, dbias := f.dev, matrix(m.bias, 1, f.in), matrix(m.dbias, 1, f.in)
 	column := func(row compute.Matrix) compute.Matrix { return matrix(row.Data, row.Cols, 1) }
-	if w.turned() { // [in,out]
+	if w.turned() { // dw is [in,out]
 		d.MatMul(dw, m.w, dc, add)
 		d.MatMulInput(dw, column(bias), db, true)
 		d.MatMulInput(m.dw, of, dc, addMap)
@@ -269,7 +273,7 @@ func (f *folded) split(w relationWeights, m *typeMap, of, dw, dc, db compute.Mat
 	d.MatMulInput(dbias, db, of, addMap)
 }
 
-// forward sets z [rows, out] from the rows of all types.
+// forward sets z [rows, out] from the means and own rows of all types.
 func (f *folded) forward(z compute.Matrix, w relationWeights, in *Input) {
 	f.compose(w)
 	at := 0
@@ -292,8 +296,8 @@ func (f *folded) backward(dz compute.Matrix, w relationWeights, in *Input) {
 	f.decompose(w)
 }
 
-// rowGradient sets drows to the gradient of the input rows of type t. It is computed from dz, the
-// gradient of the rows of z that these rows give.
+// rowGradient sets drows to the gradient of the input rows of type t. The argument dz has the
+// gradient of those rows of z that were computed from these input rows.
 func (f *folded) rowGradient(drows compute.Matrix, t int, dz compute.Matrix, in *Input) {
 	g, weights, _ := f.of(in, t)
 	f.dev.GroupMatMulInput(drows, dz, weights.of(f.w.data), g)

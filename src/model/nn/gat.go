@@ -7,16 +7,16 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// attention holds what the layers with attention have in common: their heads, whose results lie
-// side by side or are averaged.
+// attention has what all layers with attention need: their heads, whose results are put side by
+// side or averaged.
 type attention struct {
 	dev                   compute.Device
 	name                  string
 	in, out, heads, width int
-	mean                  bool // heads are averaged
+	mean                  bool // whether heads are averaged and not put side by side
 	slope                 float32
 	alpha, dalpha         *buffer
-	// [D,heads*width] The sums of the heads before their mean is taken, then the gradient of these
+	// [D,heads*width] If heads are averaged: the sums of all heads, later the gradients of these
 	// sums.
 	wide *buffer
 }
@@ -48,13 +48,13 @@ func (a *attention) reserve(in *Input) error {
 	return err
 }
 
-// rows returns the first n rows of a buffer with a column for each head.
+// rows returns the first n rows of a buffer that has a column for each head.
 func (a *attention) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, a.heads) }
 
 func (a *attention) weights(in *Input) compute.Matrix { return a.rows(a.alpha, in.edges()) }
 
-// sums returns the matrix for the heads' sums. This is y itself or, if heads are averaged, a
-// separate matrix.
+// The method sums returns the matrix for the sums that the heads make over the neighbours. This is
+// y itself or, if heads are averaged, a separate matrix.
 func (a *attention) sums(y compute.Matrix, in *Input) compute.Matrix {
 	if a.mean {
 		return a.wide.matrix(in.Destinations, a.cols())
@@ -62,7 +62,7 @@ func (a *attention) sums(y compute.Matrix, in *Input) compute.Matrix {
 	return y
 }
 
-// finish computes y from the heads' sums, the bias and the epilogue.
+// finish computes y from the sums that the heads have made, the bias and the epilogue.
 func (a *attention) finish(y, sums compute.Matrix, bias []float32, epilogue compute.Epilogue) {
 	if a.mean {
 		a.dev.HeadMean(y, sums)
@@ -70,8 +70,8 @@ func (a *attention) finish(y, sums compute.Matrix, bias []float32, epilogue comp
 	a.dev.Finish(y, y, bias, epilogue)
 }
 
-// finishBackward backpropagates dy through the epilogue in place, sets the gradient of the bias,
-// and returns the gradient of the heads' sums.
+// finishBackward backpropagates dy through the epilogue in place and sets the gradient of the bias.
+// It returns the gradient of the sums that the heads have made.
 func (a *attention) finishBackward(dbias []float32, dy, y compute.Matrix, in *Input,
 	epilogue compute.Epilogue) compute.Matrix {
 	a.dev.FinishBackward(dbias, dy, y, epilogue)
@@ -83,14 +83,15 @@ func (a *attention) finishBackward(dbias []float32, dy, y compute.Matrix, in *In
 }
 
 // gat is the layer of GAT (Velickovic et al., ICLR 2018), as GATConv of PyTorch Geometric has it.
-// Each of its heads attends over the edges of the hop, which include one from each destination to
+// Each head attends over the edges of the hop, which include an edge from each destination to
 // itself:
 //
 //	z_j   = x_j Wᵀ                                                             z [S,heads*width]
 //	a_ij  = softmax over the in-neighbours j of i of LeakyReLU(asrc·z_j + adst·z_i)   a [E,heads]
 //	y_i   = sum of a_ij z_j, of all heads side by side or their mean, + b         y [D,out]
 //
-// The rows of z are read many times, so they are stored in the type of hidden rows.
+// The rows of z are read many times, so they are stored in the type in which the device stores
+// hidden rows.
 //
 // The layer multiplies by W before it aggregates, so the gradient of W is a sum over the sources.
 // Therefore the layer reads the transpose of its hop even when it is the input layer.

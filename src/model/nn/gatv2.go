@@ -7,8 +7,8 @@ import (
 )
 
 // gatv2 is the layer of GATv2 (Brody et al., ICLR 2022), as GATv2Conv of PyTorch Geometric has it.
-// It differs from gat in that LeakyReLU is applied to the sum of the two rows before the product
-// with the vector a. So two vertices may order the same neighbours differently by weight:
+// In contrast to gat, LeakyReLU is applied to the sum of the two rows, before the product with the
+// vector a. So if two vertices have the same neighbours, each may order them differently by weight:
 //
 //	z_j   = x_j Wlᵀ + bl                                                    z [S,heads*width]
 //	r_i   = x_i Wrᵀ + br                                                    r [D,heads*width]
@@ -19,7 +19,8 @@ import (
 // heads*width numbers for each edge, and twice as many in training.
 type gatv2 struct {
 	attention
-	*perEdge                   // segments for rows of edges; nil if edges have no features
+	// segments for rows of edges; nil if layers read no features of edges
+	*perEdge
 	edgeIn                     int
 	we, dwe                    compute.Matrix // [heads*width,edgeIn]
 	pairs, dpairs              *buffer        // [E,heads*width] z_j + f_ij Weᵀ
@@ -108,7 +109,8 @@ func (g *gatv2) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) 
 	g.finish(y, sums, g.bias, epilogue)
 }
 
-// ofSources returns the linear map whose result is z, ofDestinations the one whose result is r.
+// ofSources returns the linear map whose result is z. The method ofDestinations returns the linear
+// map whose result is r.
 func (g *gatv2) ofSources(in *Input) compute.Dense {
 	return compute.Dense{X: in.X, W: g.wl, Bias: g.bl}
 }

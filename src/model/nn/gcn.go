@@ -7,7 +7,7 @@ import (
 )
 
 // gcn is the layer of GCN (Kipf and Welling, ICLR 2017): each vertex counts as one of its own
-// neighbours.
+// neighbours:
 //
 //	right   agg_i = mean of x_j over the sampled in-neighbours j of i, and of x_i       agg [D,in]
 //	both    agg_i = sum of w_ij x_j; w_ij from degrees in the whole graph (WeightsSymmetric)

@@ -19,7 +19,8 @@ type gin struct {
 	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
 	b1, db1, b2, db2, eps, deps     []float32
 	aggregate, dagg, hidden, dinner *buffer
-	// Whether the sum is weighted by edges, and whether these weights come from the data.
+	// Whether the sum is weighted by edges. The field ofData says whether the weights are those in
+	// the data.
 	weighted, ofData bool
 }
 
@@ -80,8 +81,8 @@ func (g *gin) Reserve(in *Input) error {
 	return reserveAll(sized{g.dagg, d * g.in}, sized{g.dinner, d * g.mid})
 }
 
-// Flops always counts the gradient of the aggregates, because the gradient of eps is computed from
-// it.
+// Flops always counts the product for the gradient of the aggregates, because the gradient of eps
+// is computed from it.
 func (g *gin) Flops(h *Hop, _ bool) int {
 	return 2 * passes(true) * h.Destinations * (g.in*g.mid + g.mid*g.out)
 }
@@ -109,8 +110,8 @@ func (g *gin) ownTerm(own compute.Matrix) compute.Completion {
 	return compute.Completion{Own: own, Scale: g.eps, Rounded: true}
 }
 
-// back returns the completion of the gradient dx (see Gradient). Its terms of own rows include
-// (1+eps) dagg.
+// back returns the terms that complete the gradient dx (see Gradient). The terms of own rows
+// include (1+eps) dagg.
 func (g *gin) back(dx *Gradient, dy, dagg compute.Matrix) compute.Completion {
 	end := dx.completion(g.dev, dy, compute.Matrix{})
 	if end.Own.Rows == 0 {
@@ -124,7 +125,7 @@ func (g *gin) back(dx *Gradient, dy, dagg compute.Matrix) compute.Completion {
 
 func (g *gin) scalesOwn() {}
 
-// inner returns the first of the two linear maps, outer the second.
+// inner returns the first of the two linear maps. The method outer returns the second.
 func (g *gin) inner(agg compute.Matrix) compute.Dense {
 	return compute.Dense{X: agg, W: g.w1, Bias: g.b1, Epilogue: innerEpilogue()}
 }

@@ -12,10 +12,11 @@ import (
 //	message_e = relu(x_j + f_e Wᵀ + b) of an edge e from j, whose features are f_e    message [E,in]
 //	agg_i     = (1 + eps) x_i + sum of message_e over the sampled edges e into i      agg     [D,in]
 //
-// The hidden rows and y follow from agg as in gin. The layer stores one row of messages for each
-// edge, and in training also a row of gradients for each edge.
+// The hidden rows and y follow from agg as in gin. For each edge the layer stores a row, its
+// message. In training it also stores a row with the gradient of the message.
 type gine struct {
-	gin gin // not embedded, because gine must not be columnwise: its messages are not linear
+	// not embedded, because a gine must not implement columnwise: its messages are not linear
+	gin gin
 	*perEdge
 	edgeIn              int
 	w, dw               compute.Matrix // [in,edgeIn]

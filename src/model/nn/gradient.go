@@ -2,10 +2,10 @@ package nn
 
 import "halognn/src/devices/compute"
 
-// Gradient is the gradient of the rows that a layer has read. The layer's Backward sets it. Where
-// the device stores rows in bfloat16, the gradient of a hidden row stays float32 until its last
-// addition and is rounded once: by the kernel that adds the terms of edges and stores the row. So
-// all other terms are added up before, in a separate matrix own, in this order:
+// Gradient is the gradient of the rows that a layer has read. The layer's Backward sets it. If the
+// device stores rows in bfloat16, the gradient of a hidden row is rounded only once. The kernel
+// that adds the terms of edges rounds it when it stores the row. So all other terms must be added
+// up before this kernel runs, in float32 in the separate matrix own, in this order:
 //
 //	own [Destinations, in]   residual  +  the layer's product of own rows  +  jumping knowledge
 //	                         +  (1 + eps) dagg of GIN
@@ -14,17 +14,17 @@ import "halognn/src/devices/compute"
 // If the device does not store rows in bfloat16, or if other ranks add to dx before it is complete,
 // the terms are added to dx one by one instead.
 type Gradient struct {
-	compute.Matrix // [Sources, in]; it has no columns if no gradient is wanted
+	compute.Matrix // [Sources, in]; it has no columns if this gradient is not needed
 
 	rounded bool
-	own     compute.Matrix // sum of the other terms, float32
-	terms   bool           // own has at least one term
+	own     compute.Matrix // the matrix own above, in float32
+	terms   bool           // whether own has at least one term
 	jump    *jumping       // jumping knowledge that adds a term; nil if there is none
 	layer   int            // index of the layer that made the rows
 }
 
-// completion returns the terms that the kernel must add to complete the gradient. It first adds the
-// product dy w to own, unless w has no columns.
+// completion returns the terms that the kernel for edges must add to complete the gradient. Unless
+// w has no columns, it first adds the product dy w to own.
 func (g *Gradient) completion(dev compute.Device, dy, w compute.Matrix) compute.Completion {
 	c := compute.Completion{Rounded: g.rounded}
 	if !g.rounded {
@@ -47,7 +47,8 @@ func (g *Gradient) completion(dev compute.Device, dy, w compute.Matrix) compute.
 	return c
 }
 
-// addTerms adds the terms of own rows to the first columns of a layer's own term, of float32.
+// addTerms adds the terms in own, and that of jumping knowledge, to rows. The argument rows has the
+// layer's own term in float32, in its first columns.
 func (g *Gradient) addTerms(dev compute.Device, rows compute.Matrix) {
 	if g.terms {
 		dev.CopyColumns(rows, 0, g.own, 0, g.own.Cols, true)
@@ -57,16 +58,18 @@ func (g *Gradient) addTerms(dev compute.Device, rows compute.Matrix) {
 	}
 }
 
-// joinsOwn is implemented by a Layer whose Backward may have memory for its product for the
-// destinations' own rows. It then adds the other terms to this product.
+// joinsOwn is implemented by a Layer whose Backward computes its term for own rows in a matrix of
+// its own, if the method returns true. Backward then adds the other terms to this matrix, and needs
+// no Gradient.own.
 type joinsOwn interface{ joinsOwn() bool }
 
-// addsOwn is implemented by a Layer whose Backward adds a product for the destinations' own rows to
-// the gradient.
+// addsOwn is implemented by a Layer whose Backward adds a matrix product for the destinations' own
+// rows to the gradient.
 type addsOwn interface{ addsOwn() }
 
 // scalesOwn is implemented by a Layer whose Backward adds a term for the own row of every
-// destination. Jumping knowledge alone has terms only for some destinations.
+// destination. This does not go together with jumping knowledge, whose terms are for some
+// destinations only.
 type scalesOwn interface{ scalesOwn() }
 
 // completes reports whether BackwardLayer of layer l returns a complete gradient. If not, the
@@ -75,13 +78,14 @@ func (m *Model) completes(l int, in *Input) bool {
 	if _, scales := m.stages[l].Layer.(scalesOwn); scales && m.jump != nil {
 		return false
 	}
-	if l == 0 { // no other rank adds to the gradient of input rows
+	if l == 0 { // other ranks do not add to the gradient of input rows
 		return m.rounds && in.Gradient && m.project != nil
 	}
 	return m.rounds && in.Gradient && !in.Partial
 }
 
-// ownRows returns the number of elements that layer l needs in Gradient.own to complete a gradient.
+// ownRows returns the number of elements that Gradient.own needs for layer l, or 0 if it is not
+// used.
 func (m *Model) ownRows(l int, in *Input) int {
 	s := &m.stages[l]
 	_, adds := s.Layer.(addsOwn)
@@ -106,8 +110,8 @@ func (m *Model) gradientIn(l int, in *Input) compute.Elements {
 	return m.Config.Stored(l-1, m.stores)
 }
 
-// gradient returns the Gradient of the rows that layer l has read. It already has the term of the
-// residual connection, if the layer has one.
+// gradient returns the Gradient of the rows that layer l has read. If the layer has a residual
+// connection, the matrix own already has the term of this connection.
 func (m *Model) gradient(l int, in *Input, dy, y compute.Matrix,
 	epilogue compute.Epilogue) (g Gradient) {
 	if !in.Gradient {

@@ -1,8 +1,8 @@
 package nn
 
-// InputAxes returns, by name, the parameters of the input layer that have an entry for each column
-// of the features, and the axis of these entries. They are the parameters that grow with the number
-// of columns. It may be called only for graphs without vertex types, and only if Check accepts c.
+// InputAxes returns the parameters of the input layer whose shape depends on the number of feature
+// columns. The result maps a parameter's name to the axis that has an entry for each column. It may
+// be called only for graphs without vertex types, and only if Check accepts c.
 func (c Config) InputAxes() map[string]int {
 	more, axes := c, map[string]int{}
 	more.In++

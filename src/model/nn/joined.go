@@ -7,20 +7,20 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// joined is how SAGE computes on a device with compute.PairKernels: with one product forward, and
-// two backward.
+// joined computes a SAGE layer on a device with compute.PairKernels. It takes one matrix product in
+// forward and two in backward:
 //
 //	x_i = [own_i | agg_i]                      x  [D,2*in]
 //	y_i = x_i [Wself | Wneigh]ᵀ + b            w  [out,2*in], made once a step
 type joined struct {
 	compute.PairKernels
 	rows, drows, w, dw *buffer
-	x                  compute.Matrix // x of the last forward pass
+	x                  compute.Matrix // the matrix x of the last forward pass
 	one                [1]compute.Joining
-	fresh              bool // w is that of this step
+	fresh              bool // whether w was made from the weights of this step
 }
 
-// newJoined returns nil for a device without such kernels.
+// newJoined returns nil for a device without compute.PairKernels.
 func newJoined(s *store) *joined {
 	pairs := compute.CapabilitiesOf(s.dev).Pairs
 	if pairs == nil {
@@ -45,24 +45,24 @@ func (j *joined) reserve(s *sage, in *Input) error {
 	return err
 }
 
-// join makes one pair, without memory of the heap.
+// join puts two matrices side by side in a third, as pair says. It allocates no memory on the heap.
 func (j *joined) join(pair compute.Joining) {
 	j.one[0] = pair
 	j.Join(j.one[:]...)
 }
 
-// dense returns the linear map of x.
+// dense returns the linear map that is applied to x.
 func (j *joined) dense(s *sage, epilogue compute.Epilogue) compute.Dense {
 	return compute.Dense{X: j.x, W: j.weights(s).Pair, Bias: s.bias, Epilogue: epilogue}
 }
 
-// weights returns how w is made.
+// The method weights returns the matrix w and the two matrices from which it is made.
 func (j *joined) weights(s *sage) compute.Joining {
 	return compute.Joining{Pair: j.w.matrix(s.out, 2*s.in), A: s.self, B: s.neigh}
 }
 
-// joinWeights makes the pairs of the weights of all layers for a step, in one launch, except those
-// of an input layer that only adds shares. It fails only if device memory runs out.
+// joinWeights makes the matrix w of every layer for a step, in one launch of a kernel. It leaves
+// out an input layer that only adds shares. It fails only if device memory runs out.
 func (m *Model) joinWeights(in *Input) error {
 	var kernels compute.PairKernels
 	m.joinings = m.joinings[:0]

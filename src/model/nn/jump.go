@@ -8,8 +8,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// jumping is jumping knowledge (Xu et al., ICML 2018): the logits are computed from the rows of all
-// layers, as in PyTorch Geometric by JumpingKnowledge and the linear map "lin" of its models:
+// jumping is jumping knowledge (Xu et al., ICML 2018). It computes the logits from the rows of all
+// layers. In PyTorch Geometric, JumpingKnowledge and the linear map "lin" of a model do the same:
 //
 //	all_i    = [y_i of layer 0 | ... | y_i of layer L-1]        all [B,L*hidden]
 //	most_i   = maximum over the layers, by columns          most [B,hidden], only for JumpMax
@@ -18,13 +18,14 @@ import (
 // The destinations of the last layer are the first rows of every layer. If several layers have the
 // same maximum, the first of them gets the gradient.
 type jumping struct {
-	dev                     compute.Device
-	layers, hidden, out, in int  // in is the number of columns that W reads
+	dev compute.Device
+	// in is the number of columns of W
+	layers, hidden, out, in int
 	rows                    int  // B, the number of rows of the last Output
-	max                     bool // take maxima; otherwise rows lie side by side
+	max                     bool // whether maxima are taken; otherwise rows are put side by side
 	w, dw                   compute.Matrix
 	bias, dbias             []float32
-	// The matrix all. Its gradient overwrites it once the gradient of W is computed.
+	// The matrix all. When the gradient of W has been computed, the gradient of all overwrites it.
 	all             *buffer
 	most, dmost     *buffer
 	logits, dlogits *buffer
@@ -47,7 +48,7 @@ func (j *jumping) bind(values, grads [][]float32) {
 }
 
 // reserve makes room for the given number of rows. The logits and their gradients also get room for
-// rows of other ranks; the argument others is their number.
+// the rows that other ranks have; the argument others is the number of these.
 func (j *jumping) reserve(rows, others int, train bool) error {
 	err := reserveAll(sized{j.all, rows * j.layers * j.hidden},
 		sized{j.logits, (rows + others) * j.out})
@@ -66,7 +67,7 @@ func (j *jumping) reserve(rows, others int, train bool) error {
 	return j.dlogits.reserve((rows + others) * j.out)
 }
 
-// read returns the rows that the linear map reads.
+// read returns the rows to which the linear map is applied.
 func (j *jumping) read() compute.Matrix {
 	if j.max {
 		return j.most.matrix(j.rows, j.hidden)
@@ -76,7 +77,7 @@ func (j *jumping) read() compute.Matrix {
 
 func (j *jumping) rowsOfAll() compute.Matrix { return j.all.matrix(j.rows, j.layers*j.hidden) }
 
-// forward makes the logits of the first rows of every layer.
+// forward computes the logits, from the first rows of the output of every layer.
 func (j *jumping) forward(stages []stage, rows int) compute.Matrix {
 	j.rows = rows
 	all := j.rowsOfAll()
@@ -93,12 +94,12 @@ func (j *jumping) forward(stages []stage, rows int) compute.Matrix {
 
 func (j *jumping) dense() compute.Dense { return compute.Dense{X: j.read(), W: j.w, Bias: j.bias} }
 
-// backward computes the gradients of the parameters and of the rows of all layers. The method take
-// then returns the gradients of the rows, layer by layer.
+// backward computes the gradients of the parameters and of the rows of all layers. After it, the
+// method take returns the gradient of the rows of a layer.
 func (j *jumping) backward(dlogits compute.Matrix) {
 	j.dev.DenseBackward(compute.DenseGradients{W: j.dw, Bias: j.dbias}, dlogits, compute.Matrix{},
 		j.dense())
-	j.dev.Settle() // the gradient overwrites rows that queued kernels may still read
+	j.dev.Settle() // the gradient overwrites rows that kernels in the device's queue may still read
 	if !j.max {
 		j.dev.MatMulInput(j.rowsOfAll(), dlogits, j.w, false)
 		return
@@ -108,8 +109,8 @@ func (j *jumping) backward(dlogits compute.Matrix) {
 	j.dev.HeadMaxBackward(j.rowsOfAll(), dmost, j.rowsOfAll())
 }
 
-// take sets the first rows of dy to the gradient of layer l's rows or, if add is set, adds this
-// gradient to them.
+// take sets the first rows of dy to the gradient of layer l's rows. If add is true, it adds the
+// gradient to them instead.
 func (j *jumping) take(dy compute.Matrix, l int, add bool) {
 	j.dev.CopyColumns(dy.RowsAt(0, j.rows), 0, j.rowsOfAll(), l*j.hidden, j.hidden, add)
 }
@@ -123,8 +124,8 @@ func (m *Model) Output(y compute.Matrix) compute.Matrix {
 	return m.jump.forward(m.stages, y.Rows)
 }
 
-// OutputOf is Output, for a model with jumping knowledge, from rows on the host: layers[l] [rows,
-// Hidden] has the rows of layer l. It fails only if device memory runs out.
+// OutputOf does what Output does, for rows on the host, in a model with jumping knowledge. The
+// matrix layers[l] [rows, Hidden] has the rows of layer l. It fails only if device memory runs out.
 func (m *Model) OutputOf(layers [][]float32, rows int) (compute.Matrix, error) {
 	if err := m.ReserveOutput(rows); err != nil {
 		return compute.Matrix{}, err
@@ -171,9 +172,9 @@ func (m *Model) OutputBackward(dlogits compute.Matrix) compute.Matrix {
 }
 
 // lastGradient returns the type in which jumping knowledge stores the gradient of the last layer's
-// rows, which has no other term. The type is float32 if the layer is residual and BackwardLayer
-// adds this gradient to that of layer l-1 only after the terms of edges. The gradient is then
-// backpropagated through the activation in place.
+// rows. The type is float32 if the layer is residual and BackwardLayer adds this gradient to that
+// of layer l-1 after the terms of edges. In this case the gradient is first backpropagated through
+// the activation in place.
 func (m *Model) lastGradient(in *Input) compute.Elements {
 	l := len(m.stages) - 1
 	if !m.rounds || in.Partial || m.stages[l].residual && !m.completes(l, in) {

@@ -5,18 +5,19 @@ import (
 	"slices"
 )
 
-// Kind is a kind of model. A new kind takes one row of the table and one file with its Layer.
+// Kind is a kind of model. To add one, write a row of the table kinds and a file with its Layer.
 type Kind struct {
 	Name, Brief     string
-	ReadsNeighbours bool // the model reads more than the rows of its seeds
-	HasHeads        bool // Config.Heads, HeadMerge and Slope apply
-	inPlace         bool // layers write their output in several steps, in place, in float32
-	WeighsEdges     bool // Config.EdgeWeights and Estimates apply
-	MayTakeMaxima   bool // Config.Aggregation applies
-	// Config.EdgeIn applies: layers read features of edges if the graph has them.
+	ReadsNeighbours bool // whether the model reads more than the rows of its seeds
+	HasHeads        bool // whether Config.Heads, HeadMerge and Slope apply
+	// whether layers write their output in several steps, in place, and so in float32
+	inPlace       bool
+	WeighsEdges   bool // whether Config.EdgeWeights and Estimates apply
+	MayTakeMaxima bool // whether Config.Aggregation applies
+	// Whether Config.EdgeIn applies: layers read features of edges if the graph has them.
 	ReadsEdges bool
-	NeedsEdges bool // edges must have features
-	// The layers read edges relation by relation, even on a graph with one relation.
+	NeedsEdges bool // whether edges must have features
+	// Whether layers read edges relation by relation, even on a graph with only one relation.
 	ByRelation bool
 
 	layer func(s *store, c Config, l int) Layer // makes layer l, whose widths are c.Widths(l)

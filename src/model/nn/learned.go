@@ -14,12 +14,13 @@ import (
 )
 
 // Learned holds rows that are trained with the model, for vertices without features. A rank has the
-// rows of its own vertices only, and their optimiser moments.
+// rows and optimiser moments of its own vertices only.
 //
 //	Tables  [n_0, Cols]  [n_1, Cols]  ...   one table for each part and type of own vertices
 //
-// In each step it gets the gradients of the rows that minibatches have read, stream by stream, and
-// updates only these rows, as torch.optim.SparseAdam does. The zero Learned has no rows.
+// In each step it gets the gradients of the rows that minibatches have read, one stream of
+// minibatches after the other. It updates only these rows, as torch.optim.SparseAdam does. The zero
+// Learned has no rows.
 type Learned struct {
 	Cols   int
 	Ranges []LearnedRange
@@ -27,34 +28,37 @@ type Learned struct {
 	options          LearnedOptions
 	rows, m, v, best []float32 // [all rows, Cols]; m, v and best only in training
 	base             []int     // [Ranges] index of the first row of each range in these arrays
-	// [own vertices] ids in the dataset, from which the initial rows are drawn.
+	// [own vertices] ids in the dataset, which are keys for drawing the initial rows.
 	original []int32
 	key      uint64 // random key of the initial rows
 
 	// The gradients of this step, in the order of Add.
-	own   []int32   // vertices
+	own   []int32   // own vertices to whose rows the gradients belong
 	grads []float32 // [gradients, Cols]
-	came  [][]given // [K] gradients from each rank's minibatches, as ranges of grads
-	// [all rows] 1 + position of the row in the field of; 0 if the row has no gradient yet.
+	came  [][]given // [ranks] gradients from each rank's minibatches, as ranges of grads
+	// [all rows] 1 + index in the field of at which the row is listed; 0 if the row has no gradient
+	// yet.
 	place []int32
-	of    []int32 // indices of the rows that have gradients
+	of    []int32 // indices of the rows that have gradients in this step
 	// [gradients] value of place for the row of each gradient, in the order of streams.
-	to      []int32
-	indptr  []int32 // the gradients of row of[i] are indices[indptr[i]:indptr[i+1]], by stream
+	to []int32
+	// the gradients of row of[i] are numbers indices[indptr[i]:indptr[i+1]], in the order of
+	// streams
+	indptr  []int32
 	indices []int32
 }
 
-// LearnedOptions say how rows begin and how they are trained.
+// LearnedOptions say how the rows are initialised and trained.
 type LearnedOptions struct {
-	// Learning rate when the schedule's rate is Base, > 0; a factor of the schedule applies to
-	// both.
+	// Learning rate, > 0, for steps in which the schedule's rate is Schedule.Base. In other steps
+	// it is scaled like the schedule's rate.
 	LR     float64
 	Scale  float64 // initial rows are uniform in [-Scale, Scale); with 0 they are zeros
 	Decay  float64 // weight decay of rows that have a gradient, decoupled as in AdamW; 0 for none
 	Unread Unread
 }
 
-// Unread is what evaluation reads of the row of a vertex that no minibatch of training has read.
+// Unread says what evaluation reads as the row of a vertex that no minibatch of training has read.
 type Unread string
 
 // The values of Unread.
@@ -63,20 +67,21 @@ const (
 	UnreadKeep Unread = "keep" // the initial row
 )
 
-// LearnedRange is a table of consecutive own vertices, counted from the first of the rank.
+// LearnedRange is a table of consecutive own vertices. First and End are counted from the first
+// vertex of the rank.
 type LearnedRange struct {
 	Type       string // type of the vertices; "" in a graph without types
 	Part, Kind int    // Kind is the number of the type
 	First, End int
 }
 
-// given is the range first to end-1 of the gradients in Learned.grads.
+// given is the range of gradients from number first to number end-1 in Learned.grads.
 type given struct{ first, end int }
 
 // NewLearned makes rows of cols columns for ranges of own vertices. The argument original has the
 // vertices' ids in the dataset. Every number is drawn from seed, id and column, so it does not
-// depend on which other rows there are. If trained is set, it also makes room for optimiser moments
-// and for the best rows.
+// depend on other rows. If trained is true, it also makes room for optimiser moments and for the
+// best rows.
 func NewLearned(cols int, ranges []LearnedRange, original []int32, seed uint64, o LearnedOptions,
 	trained bool) *Learned {
 	l := &Learned{Cols: cols, Ranges: ranges, original: original, options: o,
@@ -105,7 +110,8 @@ func (l *Learned) draw(row []float32, original int32) {
 	}
 }
 
-// each calls f for every row, with its index i and its vertex's id in the dataset.
+// each calls f for every row. The argument i of f is the row's index, and original the id of its
+// vertex in the dataset.
 func (l *Learned) each(f func(row []float32, i int, original int32)) {
 	for k, r := range l.Ranges {
 		for n := range r.End - r.First {
@@ -115,9 +121,9 @@ func (l *Learned) each(f func(row []float32, i int, original int32)) {
 	}
 }
 
-// With UnreadZero, eachUnread calls f for every row that no step has changed. It recognises these
-// rows by moments that are all 0. A row that had a gradient has a moment that is not 0, unless the
-// gradient was too small to change the row.
+// If Unread is UnreadZero, eachUnread calls f for every row that no step has changed; otherwise it
+// does nothing. It recognises these rows by moments that are all 0. A row that had a gradient has a
+// moment that is not 0, unless the gradient was too small to change the row.
 func (l *Learned) eachUnread(f func(row []float32, original int32)) {
 	if l.options.Unread != UnreadZero || l.v == nil {
 		return
@@ -129,17 +135,17 @@ func (l *Learned) eachUnread(f func(row []float32, original int32)) {
 	})
 }
 
-// moves reports whether a number is not 0.
+// moves reports whether any of the numbers is not 0.
 func moves(of []float32) bool {
 	return slices.ContainsFunc(of, func(x float32) bool { return x != 0 })
 }
 
-// With UnreadZero, Hide sets the rows that no step has changed to 0 for evaluation, and Show
-// restores their initial numbers. Otherwise both do nothing. Between Hide and Show no minibatch of
-// training may be under way. O(all rows).
+// Hide prepares for evaluation. If Unread is UnreadZero, it sets the rows that no step has changed
+// to 0; otherwise it does nothing. Between Hide and Show no minibatch of training may be under way.
+// O(all rows).
 func (l *Learned) Hide() { l.eachUnread(func(row []float32, _ int32) { clear(row) }) }
 
-// Show undoes Hide.
+// Show restores the rows that Hide has set to 0.
 func (l *Learned) Show() { l.eachUnread(l.draw) }
 
 func (l *Learned) table(k int) []float32 {
@@ -150,9 +156,10 @@ func (l *Learned) table(k int) []float32 {
 // Table returns the bytes of the rows of a range, which change with every Update.
 func (l *Learned) Table(k int) []byte { return mem.Bytes(l.table(k)) }
 
-// Add makes room for gradients, [len(own), Cols], of the rows of own vertices that a minibatch of a
-// rank has read, each vertex once. The caller must set them before the next Add or Update. The
-// minibatches of a rank must be added in order.
+// Add makes room for the gradients that a minibatch of a rank has for rows of this rank. The
+// argument own has the own vertices of these rows, each once. The result is a matrix [len(own),
+// Cols]. The caller must set them before the next Add or Update. The minibatches of a rank must be
+// added in order.
 func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	for len(l.came) <= rank {
 		l.came = append(l.came, nil)
@@ -165,14 +172,15 @@ func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	return matrix(l.grads[n*l.Cols:], len(own), l.Cols)
 }
 
-// Update makes one step of SparseAdam, whose number is the argument step, with the gradients added
-// since the last Update. It runs in tiles on the threads of a device. The gradients of a row are
-// added in the order of streams, so their sum depends neither on the number of ranks nor on the
-// number of threads. O(gradients). Only rows with a gradient decay, before the step, as with AdamW.
-// If other rows decayed too, a row would shrink the more, the more often other rows are read, and a
-// row without any gradient would not keep its initial numbers. Source: torch.optim.SparseAdam, with
-// its order of operations: the moments of rows without a gradient do not change, all rows count the
-// same steps, and eps is added before the bias of v is corrected.
+// Update makes one step of SparseAdam with the gradients added since the last Update. The argument
+// step is the number of the step. The threads of the device each update some rows at a time. The
+// gradients of a row are added in the order of streams, so their sum depends neither on the number
+// of ranks nor on the number of threads. O(gradients). Weight decay is applied before the step, as
+// in AdamW, but only to rows with a gradient. If it were applied to all rows, a row would shrink
+// each time other rows are read, and a row that never gets a gradient would not keep its initial
+// numbers. Source: torch.optim.SparseAdam, with its order of operations: the moments of rows
+// without a gradient do not change, the step number is the same for all rows, and eps is added
+// before the bias of v is corrected.
 func (l *Learned) Update(device compute.Device, host compute.Host, o OptimizerOptions, lr float64,
 	step int) {
 	if l.Cols == 0 {
@@ -202,7 +210,8 @@ func (l *Learned) Update(device compute.Device, host compute.Host, o OptimizerOp
 // updateRows is the number of rows in a tile of Update.
 const updateRows = 128
 
-// list lists the rows that have gradients, and the gradients of each row in the order of streams.
+// list fills the field of with the rows that have gradients. For each row it lists the gradients in
+// indices, in the order of streams.
 func (l *Learned) list() {
 	n := len(l.own)
 	l.of, l.to = mem.Grow(l.of[:0], n)[:0], mem.Grow(l.to[:0], n)[:0]
@@ -228,7 +237,7 @@ func (l *Learned) list() {
 		l.place[row] = 0
 		l.indptr[i+1] += l.indptr[i]
 	}
-	// From here on indptr[i-1] is the position in indices for the next gradient of the i-th row.
+	// in the next loop, indptr[i-1] is the place in indices for the next gradient of the i-th row
 	k := 0
 	for _, of := range l.came {
 		for _, is := range of {
@@ -244,7 +253,8 @@ func (l *Learned) list() {
 	l.indptr[0] = 0
 }
 
-// find returns the number of the range that has an own vertex. It looks in range k first.
+// find returns the number of the range that contains an own vertex. It looks in range k first,
+// because the caller found the previous vertex there.
 func (l *Learned) find(k int, own int32) int {
 	for n := len(l.Ranges); n > 0; n-- {
 		if r := &l.Ranges[k]; int(own) >= r.First && int(own) < r.End {
@@ -255,15 +265,15 @@ func (l *Learned) find(k int, own int32) int {
 	panic(fmt.Sprintf("nn: own vertex %d has no learned row", own))
 }
 
-// KeepBest copies the rows as the best ones, and UseBest restores the copy.
+// KeepBest copies the current rows as the best ones. UseBest restores that copy.
 func (l *Learned) KeepBest() { copy(l.best, l.rows) }
 func (l *Learned) UseBest()  { copy(l.rows, l.best) }
 
 // Finite reports whether all rows and moments are finite.
 func (l *Learned) Finite() bool { return Finite(l.rows) && Finite(l.m) && Finite(l.v) }
 
-// Digest returns the sum of the hashes of all own rows. Added over ranks, it depends neither on the
-// number of ranks nor on which rank owns a row.
+// Digest returns the sum of the hashes of all own rows. The sum of the digests of all ranks does
+// not depend on the number of ranks, nor on which rank owns a row.
 func (l *Learned) Digest() (sum uint64) {
 	row := binary.LittleEndian.AppendUint32(nil, 0)
 	for k, r := range l.Ranges {
@@ -284,8 +294,8 @@ func (l *Learned) Bytes() int64 {
 	return 4 * int64(n)
 }
 
-// The beginnings of the names of the tensors of a part's learned rows. The type of the vertices
-// comes after them.
+// The beginnings of the names of the tensors that hold a part's learned rows. The vertex type comes
+// after them.
 const (
 	LearnedRows = "rows"
 	learnedM    = "m"
@@ -293,8 +303,8 @@ const (
 	LearnedBest = "best"
 )
 
-// arrays returns the arrays that a checkpoint has, and the names of their tensors. If best is set,
-// they include the best rows.
+// arrays returns the arrays that a checkpoint stores, and the names of their tensors. If best is
+// true, they include the best rows.
 func (l *Learned) arrays(best bool) (names []string, of [][]float32) {
 	names, of = []string{LearnedRows, learnedM, learnedV}, [][]float32{l.rows, l.m, l.v}
 	if best {
@@ -303,7 +313,8 @@ func (l *Learned) arrays(best bool) (names []string, of [][]float32) {
 	return names, of
 }
 
-// tensors returns views of an array, one for each range of rows in a part.
+// The method tensors returns views of an array, one for each range of rows that belongs to the
+// part.
 func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor) {
 	for k, r := range l.Ranges {
 		if r.Part != part {
@@ -323,8 +334,9 @@ func (l *Learned) tensors(part int, name string, array []float32) (all []Tensor)
 // RowsOf returns the rows of a part under the name LearnedRows or LearnedBest, without copying.
 func (l *Learned) RowsOf(part int, name string) []Tensor { return l.tensors(part, name, l.rows) }
 
-// HideOf is Hide for the rows of a part that are read from a checkpoint. It reads their two moments
-// with the function read, one after the other. For this it needs as much memory as the rows take.
+// HideOf does what Hide does, for the rows of a part that were read from a checkpoint. It uses the
+// function read to read their two moments, one after the other, and needs as much memory for a
+// moment as the rows take.
 func (l *Learned) HideOf(part int, read func([]Tensor) error) error {
 	if l.options.Unread != UnreadZero {
 		return nil
@@ -362,8 +374,8 @@ func (l *Learned) HideOf(part int, read func([]Tensor) error) error {
 	return nil
 }
 
-// StateOf returns views of the rows and moments of a part. If best is set, it also returns the best
-// rows.
+// StateOf returns views of the rows and moments of a part. If best is true, it also returns the
+// best rows.
 func (l *Learned) StateOf(part int, best bool) (all []Tensor) {
 	names, arrays := l.arrays(best)
 	for i, name := range names {
@@ -372,7 +384,7 @@ func (l *Learned) StateOf(part int, best bool) (all []Tensor) {
 	return all
 }
 
-// Free frees everything.
+// Free frees all arrays of l.
 func (l *Learned) Free() {
 	for _, array := range [][]float32{l.rows, l.m, l.v, l.best, l.grads} {
 		mem.Free(array)

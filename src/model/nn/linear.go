@@ -6,8 +6,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// linear is the layer of the baseline without the graph: y = x Wᵀ + b. It reads no neighbours, so
-// in every layer both the sources and the destinations of the hop are the seeds.
+// linear is the layer of a model that does not use the graph: y = x Wᵀ + b. It reads no neighbours,
+// so the sources and the destinations of every hop are the seeds.
 type linear struct {
 	dev         compute.Device
 	name        string
@@ -47,8 +47,9 @@ func (d *linear) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * h.Destinations * d.in * d.out
 }
 
-// passes returns how many matrix products of the same size a linear map takes: one forward, one for
-// the gradient of the weights and, if gradient is set, one for the gradient of the input.
+// passes returns the number of matrix products of the same size that a linear map takes in a
+// training step. One is for forward, one for the gradient of the weights and, if gradient is true,
+// one for the gradient of the input.
 func passes(gradient bool) int {
 	if gradient {
 		return 3

@@ -8,10 +8,11 @@ import (
 
 // MapsFirst reports whether inference should compute layer l by mapping rows first and adding them
 // afterwards. The layer must be a sum or mean of rows followed by linear maps, and the results of
-// all maps together must have fewer columns than a row. In inference layer by layer every vertex is
-// a source. So each row is mapped once, and then the narrower rows are added along the edges. This
-// gives the same numbers up to rounding, and moves fewer bytes along every edge. A minibatch has
-// more sources than destinations, so training adds first.
+// all maps together must have fewer columns than a row. In layer-wise inference all vertices are
+// both sources and destinations. So each row is mapped once in both orders, but with this one the
+// narrower rows are added along the edges. This gives the same numbers up to rounding, and moves
+// fewer bytes along every edge. In training a minibatch has more sources than destinations, so rows
+// are added first and fewer rows are mapped.
 func (c Config) MapsFirst(l int) bool {
 	if l == 0 || l != c.Layers-1 || c.hidden(l) || c.Schema.Typed() {
 		return false
@@ -22,8 +23,8 @@ func (c Config) MapsFirst(l int) bool {
 		c.MappedColumns(l) < in
 }
 
-// MappedColumns returns the total number of columns of the rows that MapFirst makes from one input
-// row of layer l.
+// MappedColumns returns the number of columns of all rows that MapFirst makes from one input row of
+// layer l.
 func (c Config) MappedColumns(l int) int {
 	_, out := c.Widths(l)
 	if c.layer(l).Needs().Own {
@@ -32,13 +33,13 @@ func (c Config) MappedColumns(l int) int {
 	return out
 }
 
-// MapFirst maps the rows x [N,in] of vertices by the matrices of layer l, for which MapsFirst must
-// hold. The layer's output is then, with these rows as Input.Shares,
+// MapFirst multiplies the rows x [N,in] of vertices by the matrices of layer l. MapsFirst must be
+// true for this layer. If Input.Shares has sums or means of the resulting rows, the layer computes
 //
 //	sum or mean of the neighbours' rows + own row + bias
 //
-// Both results are [N,out] and valid until the next call. If the layer reads no own rows, own is
-// the zero Matrix. It fails only if device memory runs out.
+// Both results are [N,out] and valid until the next call. If the layer reads no own rows, the
+// result own is the zero Matrix. It fails only if device memory runs out.
 func (m *Model) MapFirst(l int, x compute.Matrix) (neighbours, own compute.Matrix, err error) {
 	if err := m.ReserveMapped(l, x.Rows); err != nil {
 		return neighbours, own, err

@@ -11,8 +11,8 @@ import (
 // normEps is added to the variance in LayerNorm and BatchNorm. It is PyTorch's default.
 const normEps = 1e-5
 
-// Model is a stack of layers with their parameters and the memory of one minibatch. Make it with
-// NewModel.
+// Model is a stack of layers with their parameters, and memory for the activations of one
+// minibatch. Make it with NewModel.
 type Model struct {
 	Config Config
 	Params *Params
@@ -28,12 +28,12 @@ type Model struct {
 	scorer  task.Scorer
 	task    *task.Task
 	loss    task.LossFunc // loss of training
-	// Loss of training that the device computes alone; nil if the host must take part and wait for
-	// it.
+	// A loss of training that the device computes without the host. It is nil if the host must take
+	// part, and so must wait for the device.
 	queues task.QueuedLossFunc
-	queued queuedLoss // result of queues for the last minibatch
+	queued queuedLoss // result of the function queues for the last minibatch
 
-	scale task.Scale // how outputs of regression are scaled
+	scale task.Scale // scale by which outputs of regression become targets
 
 	// grad holds gradients with respect to layer outputs. The gradient of layer l's output is in
 	// grad[l%2]. Backward of layer l writes the gradient of layer l-1's output into the other
@@ -41,10 +41,11 @@ type Model struct {
 	grad     [2]*buffer
 	dx       Gradient          // gradient that BackwardLayer computes
 	own      *buffer           // memory of dx.own
-	mapped   [2]*buffer        // rows that MapFirst makes
+	mapped   [2]*buffer        // the joined matrices of weights that joinWeights makes
 	joinings []compute.Joining // the pairs of weights that joinWeights makes
-	rounds   bool              // gradients of hidden rows are rounded
-	stores   compute.Elements  // the type in which the device stores rows
+	// whether gradients of hidden rows are rounded to the type in which the device stores rows
+	rounds bool
+	stores compute.Elements // the type in which the device stores rows
 }
 
 // stage is a layer with the normalisation, activation and dropout that follow it.
@@ -54,17 +55,17 @@ type stage struct {
 	y       *buffer // [D,out] output, after normalisation, activation and dropout
 	norm    *norm   // nil if the layer has no LayerNorm
 	batch   *batchNorm
-	// Whether the output is hidden rows, which are normalised, activated and dropped out, not
-	// logits.
+	// Whether the output is hidden rows and not logits. Hidden rows are normalised, activated and
+	// dropped out.
 	hidden bool
 
 	residual bool // whether the destinations' own rows are added before the activation
-	// [D,out] gradient with respect to the norm's input, if the gradient of its output is still
-	// needed.
+	// [D,out] gradient with respect to the input of the norm. It is nil if this gradient may
+	// overwrite the gradient of the norm's output.
 	dsum *buffer
 }
 
-// norm is a LayerNorm and the inputs of its backward.
+// norm is a LayerNorm, with what its backward pass reads.
 type norm struct {
 	gamma, beta, dgamma, dbeta []float32 // [out]
 	x                          *buffer   // [D,out] output of the convolution
@@ -73,7 +74,7 @@ type norm struct {
 
 // NewModel allocates a model of architecture c on dev and draws its parameters from seed. They are
 // uniform in +-1/sqrt(fan in), as in PyTorch, except that LayerNorm begins with weights 1 and
-// biases 0. Equal c and seed give equal parameters on every rank. Memory for activations is
+// biases 0. So with equal c and seed, all ranks get equal parameters. Memory for activations is
 // allocated by the first forward pass or by Reserve. Close frees everything.
 func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	if err := c.Check(); err != nil {
@@ -131,8 +132,8 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	return m, nil
 }
 
-// SetObjective sets the objective of the training loss. Validation and inference compute no loss,
-// so it does not affect them.
+// SetObjective sets how the training loss is computed. It does not affect validation and inference,
+// because these compute no loss.
 func (m *Model) SetObjective(o task.Objective) error {
 	scratch := m.store.buffer()
 	if err := scratch.reserve(task.ScorerScratch(m.Config.Scorer, m.Config.Out,
@@ -156,14 +157,16 @@ func (m *Model) SetScale(s task.Scale) { m.scale = s }
 func (m *Model) Scale() task.Scale { return m.scale }
 
 // Undo turns rows of outputs on the host into what the model predicts, in place. Numbers are scaled
-// to the unit of the targets. Scores of classes do not change, nor do embeddings in tasks of links.
+// to the unit of the targets. Scores of classes do not change, and embeddings in tasks of links do
+// not either.
 func (m *Model) Undo(z []float32) {
 	if !m.task.Embeds {
 		m.scale.Undo(z)
 	}
 }
 
-// bind gives every layer its slices of the flat arrays, in which the last layer comes first.
+// bind gives every layer its slices of the flat arrays of parameters. In these the last layer comes
+// first.
 func (m *Model) bind() {
 	next := 0
 	take := func(n int) (values, grads [][]float32) {
@@ -218,10 +221,10 @@ func (m *Model) Close() {
 // these rows.
 func (m *Model) Needs() Needs { return m.Config.Needs() }
 
-// Reserve makes room for layer l to run on the input in, of which it reads only counts, flags and
-// whether Aggregate is given. ForwardLayer calls it. If it is called before the first pass with the
-// largest sizes to come, no memory has to be allocated later. It fails only if device memory runs
-// out.
+// Reserve makes room for layer l to run on the argument in. It reads only the counts and flags of
+// this input, and whether Aggregate is given. ForwardLayer calls Reserve. If the caller knows the
+// largest sizes and calls Reserve with them before the first pass, no memory has to be allocated
+// later. It fails only if device memory runs out.
 func (m *Model) Reserve(l int, in *Input) error {
 	s, rows := &m.stages[l], in.Destinations
 	err := errors.Join(s.y.reserve((rows+in.Others)*s.out), s.Layer.Reserve(in))
@@ -260,8 +263,9 @@ func (m *Model) Reserve(l int, in *Input) error {
 }
 
 // ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the
-// layer runs again. Its Data has capacity for in.Others further rows, which the caller may use.
-// Without in.Train there is no dropout. It fails if device memory runs out or in.Gather fails.
+// layer runs again. The output's Data has capacity for in.Others further rows, which the caller may
+// use. Dropout is applied only if in.Train is set. It fails if device memory runs out or in.Gather
+// fails.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if l == 0 && in.Sparse.given() {
 		if err := m.ReserveSparse(in); err != nil {
@@ -300,13 +304,13 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	return y, nil
 }
 
-// LastHidden returns the hidden rows of the seeds: the destinations' rows that the last layer has
-// read in its last forward pass, [Destinations, in]. They are valid until the layer before the last
-// runs again.
+// LastHidden returns the hidden rows of the seeds: [Destinations, in], the destinations' rows that
+// the last layer read in its last forward pass. They are valid until the second-last layer runs
+// again.
 func (m *Model) LastHidden() compute.Matrix { return m.inputs[len(m.inputs)-1].own() }
 
-// epilogue returns what is done with a layer's result, after the norm if there is one. With a
-// residual connection the destinations' own rows are added; hidden rows are then activated and
+// epilogue returns the operations on a layer's result that come after the norm, if it has one. With
+// a residual connection the destinations' own rows are added. Hidden rows are then activated and
 // dropped out.
 func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	if s.residual {
@@ -323,8 +327,8 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	return e
 }
 
-// below returns the buffer of the norm's input. The gradient with respect to this input later
-// overwrites it.
+// The method below returns the buffer of the norm's input. Later the gradient with respect to this
+// input overwrites it.
 func (s *stage) below() *buffer {
 	if s.batch != nil {
 		return s.batch.x
@@ -332,7 +336,8 @@ func (s *stage) below() *buffer {
 	return s.norm.x
 }
 
-// dropped returns the probability of dropping an activation.
+// dropped returns the probability with which an activation is dropped: that of the Config in
+// training, otherwise 0.
 func (m *Model) dropped(in *Input) float32 {
 	if in.Train {
 		return m.Config.Dropout
@@ -340,15 +345,16 @@ func (m *Model) dropped(in *Input) float32 {
 	return 0
 }
 
-// BackwardLayer runs the backward of layer l, given the gradient dy [Destinations, out] with
-// respect to its output, which it overwrites. The layer's bucket of Params.Grads is complete once
-// the device has finished its queued work; with in.Shares it still lacks the gradients that
-// Columns.Backward sets. BackwardLayer returns the gradient with respect to in.X, [Sources, in].
-// With in.Shares it returns the gradient of their sum instead, and for a folded minibatch that of
-// the products of folded rows (see RowGradient). The result is valid until layer l-1 has run
-// backward. Without in.Gradient it returns an empty matrix: the input layer needs no such gradient
-// unless features are trained, and it would be the largest gradient of all. ForwardLayer must have
-// run before on the same input with in.Train. It fails only if in.Gather fails.
+// BackwardLayer runs the backward pass of layer l. The argument dy [Destinations, out] is the
+// gradient with respect to the layer's output; BackwardLayer overwrites it. When the device has
+// finished its queued work, the layer's bucket of Params.Grads is complete. But if in.Shares is
+// given, it still lacks the gradients that Columns.Backward sets. BackwardLayer returns the
+// gradient with respect to in.X, [Sources, in]. If in.Shares is given, it returns the gradient of
+// the sum of the shares instead. For a folded minibatch it returns the gradient of the products of
+// folded rows (see RowGradient). The result is valid until layer l-1 has run backward. If
+// in.Gradient is not set, the result is an empty matrix: the input layer needs its gradient only if
+// features are trained, and this gradient would be the largest of all. ForwardLayer must have run
+// before on the same input with in.Train set. BackwardLayer fails only if in.Gather fails.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix, err error) {
 	s := &m.stages[l]
 	if l < len(m.stages)-1 && !m.completes(l+1, &m.inputs[l+1]) {
@@ -367,11 +373,11 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		panic("nn: a residual's gradient of bfloat16 cannot go back through the activation in " +
 			"place")
 	}
-	// The variable sum is the gradient with respect to the input of the activation.
+	// the variable sum becomes the gradient with respect to the input of the activation
 	switch normed := s.norm != nil || s.batch != nil; {
 	case later && normed:
 		dy = s.dsum.matrix(dy.Rows, s.out)
-	// Dy is not overwritten, because the gradient below a norm is float32.
+	// dy cannot be overwritten here, because the gradient below a norm is float32
 	case normed && dy.BF16 != nil:
 		dy = s.below().matrix(dy.Rows, s.out)
 	}

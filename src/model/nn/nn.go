@@ -1,6 +1,6 @@
 // Package nn is the model: layers with forward and backward, losses, parameters, optimisers,
-// schedules and metrics. Every number is computed by a compute.Device; the package knows no ranks
-// and draws no minibatches.
+// schedules and metrics. A compute.Device does all computation. The package knows no ranks and
+// draws no minibatches.
 //
 //	hop 0 (input)        hop 1                hop L-1
 //	[S0,In] ── layer 0 ──> [D0,H] ── layer 1 ──> ... ── layer L-1 ──> [seeds,Out] ──> loss
@@ -10,10 +10,10 @@
 //	one layer, forward:   conv ──> [norm] ──> ReLU or ELU ──> dropout
 //	                      (without jumping knowledge the last layer is its conv alone)
 //
-// Layers can be run one by one (ForwardLayer, BackwardLayer), so that a strategy that splits a
-// minibatch over ranks can exchange rows between two of them; Forward and Backward run them all.
-// Parameters and gradients are two flat arrays in the order in which backward finishes them, so
-// that each layer is one contiguous bucket of a gradient allreduce:
+// Layers can be run one by one (ForwardLayer, BackwardLayer). So a strategy that splits a minibatch
+// over ranks can exchange rows between two layers. Forward and Backward run all layers. Parameters
+// and gradients are two flat arrays in the order in which backward finishes them, so that each
+// layer is one contiguous bucket of a gradient allreduce:
 //
 //	offset 0        16                        ...                         Len
 //	       │ header │ [statistics] │ layer L-1 │ layer L-2 │ ... │ layer 0 │
@@ -22,11 +22,11 @@
 //	       travel in the first bucket.
 //
 // An input layer that takes means of neighbours does not read its sources. It reads rows that were
-// aggregated while the minibatch was prepared (Input.Own, Input.Aggregate), which are several times
-// fewer. Each layer declares which rows it reads (Needs).
+// aggregated while the minibatch was prepared (Input.Own, Input.Aggregate). These are several times
+// fewer than the sources. Each layer declares which rows it reads (Needs).
 //
-// In steady state nothing is allocated: the device memory for activations grows to the size of the
-// largest minibatch so far, and some slack. One goroutine uses a model at a time.
+// In steady state nothing is allocated, because the device memory for activations grows to somewhat
+// more than the largest minibatch so far needs. Only one goroutine may use a model at a time.
 package nn
 
 import (
@@ -56,11 +56,11 @@ const (
 	ELU  = "elu"
 )
 
-// From which layers' rows the logits are computed.
+// The layers from whose rows the logits are computed.
 const (
-	JumpNone = "none" // the last layer, whose rows are the logits
-	JumpCat  = "cat"  // all layers: their rows side by side, through a linear map
-	JumpMax  = "max"  // all layers: the largest number of each column, through a linear map
+	JumpNone = "none" // only the last layer, whose rows are the logits
+	JumpCat  = "cat"  // all layers: a linear map of their rows, put side by side
+	JumpMax  = "max"  // all layers: a linear map of the maximum of each column
 )
 
 // How SAGE aggregates the rows of neighbours.
@@ -71,15 +71,17 @@ const (
 
 // How GCN weighs an edge.
 const (
-	// Divide by the sum of the weights into the destination in the hop, which gives a mean.
+	// Divide by the sum of the weights of the destination's edges in the hop, which gives a mean.
 	GCNRight = "right"
 	GCNBoth  = "both" // divide by the degrees of both ends in the whole graph
 )
 
-// How the results of heads become hidden rows. In the last layer heads are always averaged.
+// How the results of all heads are made into hidden rows. In the last layer heads are always
+// averaged.
 const (
-	HeadsConcat = "concat" // side by side: Config.Heads divides Config.Hidden
-	HeadsMean   = "mean"   // their mean: each head is as wide as the hidden rows
+	// side by side; Config.Hidden must be a multiple of Config.Heads
+	HeadsConcat = "concat"
+	HeadsMean   = "mean" // the mean of the heads, each of which is as wide as the hidden rows
 )
 
 // Config is the architecture of a model.
@@ -92,36 +94,38 @@ type Config struct {
 	Dropout         float32 // probability in [0,1) of dropping a hidden activation; 0: none are
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty means ReLU
-	EdgeFeatures    bool    // read the features of edges if there are any, which sets EdgeIn
+	// whether to read the features of edges, if the graph has any; EdgeIn is then set
+	EdgeFeatures bool
 	// Number of columns of the edge features that layers read; 0 if they read none.
 	EdgeIn      int
 	EdgeWeights bool // whether edges are weighted by their weights in the data
-	// Whether training weights edges by 1/q, where q is the probability that an edge was drawn.
+	// Whether training divides the weight of an edge by the probability that the edge was drawn.
 	// Sums over drawn edges then estimate the sums over all in-edges.
 	Estimates bool
-	// Whether a vertex's own row is added to the layer's result before the activation, if both are
-	// hidden rows.
+	// Whether a vertex's own row is added to the layer's result before the activation. This is done
+	// in layers that read and make hidden rows.
 	Residual bool
 	Jumping  string // JumpNone, JumpCat or JumpMax; empty means JumpNone
 	Task     string // name in the table of package task
-	Scorer   string // score of links, which may have parameters; only for tasks of links
-	// If links have labels, the number of outputs for a link. If 0, a link has one score, by which
-	// links are ranked.
+	Scorer   string // how links are scored, perhaps with parameters; only for tasks of links
+	// If links have labels: the number of outputs for a link. If it is 0, links have no labels, and
+	// each link has one score, by which it is ranked.
 	Rated int
 
-	// The vertex types and relations of a graph with types. In is then the width to which the model
-	// maps all rows.
+	// The vertex types and relations of a graph with types. On such a graph, the field In is the
+	// width to which the model maps the rows of all types.
 	Schema       graph.Schema
-	TypeFeatures []int // width of each type's rows; 0 if the type has no rows
+	TypeFeatures []int // [T] width of each type's rows; 0 if the type has no rows
 	Project      int   // width to which rows are mapped; 0 means Hidden
-	// Number of basis matrices, of which each relation's weights are a combination; 0 if relations
-	// have matrices of their own. Only for kind rgcn.
+	// Number of basis matrices. The weights of each relation are a combination of these. If it is
+	// 0, each relation has a matrix of its own. Only for kind rgcn.
 	Bases int
-	// For which minibatches the maps of types and the weights of relations are multiplied into one
-	// matrix. The device decides this, not the user.
+	// Which minibatches are folded, so that the maps of types and the weights of relations are
+	// multiplied into one matrix. The device decides this, not the user.
 	Fold Fold
 
-	// Number of columns of the rows that are learned for vertices without features; 0 for none.
+	// [T] Whether each type has learned rows. The width of these rows is in TypeFeatures or In. It
+	// is nil if no type has learned rows.
 	Learned int
 	// [T] Which types have learned rows, whose width is in TypeFeatures or In. It is nil if no type
 	// has.
@@ -132,13 +136,13 @@ type Config struct {
 	Heads       int    // number of heads, >= 1; only for kinds with attention
 	// For kinds with attention: HeadsConcat or HeadsMean; empty means HeadsConcat.
 	HeadMerge string
-	// For kinds with attention, the factor in [0,1] by which LeakyReLU multiplies scores below 0.
-	// With 0 it is a ReLU.
+	// For kinds with attention: the factor in [0,1] by which LeakyReLU multiplies scores below 0.
+	// With a factor of 0 it is a ReLU.
 	Slope float32
 }
 
-// Outputs returns the number of outputs for a seed: its logits, or the outputs for the label of a
-// link.
+// Outputs returns the number of outputs for a seed. If links have labels, these are the outputs for
+// a link; otherwise they are the logits.
 func (c Config) Outputs() int { return cmp.Or(c.Rated, c.Out) }
 
 // ReadsNeighbours reports whether the model reads more than the rows of its seeds.
@@ -187,17 +191,17 @@ func (c Config) Jumps() bool { return c.Jumping == JumpCat || c.Jumping == JumpM
 // hidden reports whether the result of layer l is hidden rows, not logits.
 func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
 
-// stores reports whether the rows of layer l are stored in the type in which the device stores
-// rows. This holds for hidden layers that end in a matrix product or a norm. Layers with attention
-// or relations write their rows in several steps, in place, in float32.
+// The method stores reports whether the rows of layer l have the type in which the device stores
+// rows. They have it if the layer is hidden and ends in a matrix product or a norm. Layers with
+// attention or relations write their rows in several steps, in place, in float32.
 func (c Config) stores(l int) bool {
 	k := FindKind(c.Kind)
 	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !k.inPlace &&
 		!c.Schema.Typed())
 }
 
-// Stored returns the type in which the rows of layer l are stored on a device that stores rows in
-// the given type.
+// Stored returns the type in which the rows of layer l are stored. The argument of is the type in
+// which the device stores rows.
 func (c Config) Stored(l int, of compute.Elements) compute.Elements {
 	if !c.stores(l) {
 		return compute.Float32s
@@ -206,11 +210,12 @@ func (c Config) Stored(l int, of compute.Elements) compute.Elements {
 	return evenly(out, of)
 }
 
-// Projected is Stored for the rows that result from the maps of vertex types.
+// Projected does what Stored does, for the rows that the maps of vertex types make.
 func (c Config) Projected(of compute.Elements) compute.Elements { return evenly(c.In, of) }
 
-// evenly returns the type of rows with the given width. For odd widths it is float32, because rows
-// travel to other ranks as a whole number of float32.
+// evenly returns the type of stored rows of the given width: the type of the device or, if the
+// width is odd, float32. Rows are sent to other ranks as whole float32, and an odd number of
+// bfloat16 is not whole.
 func evenly(width int, of compute.Elements) compute.Elements {
 	if width%2 != 0 {
 		return compute.Float32s
@@ -218,8 +223,8 @@ func evenly(width int, of compute.Elements) compute.Elements {
 	return of
 }
 
-// OutputRows returns for how many vertices at a time the rows of all layers fit into the given
-// number of bytes.
+// OutputRows returns the number of vertices whose rows of all layers fit into the given number of
+// bytes. It is at least 1.
 func (c Config) OutputRows(bytes int) int { return max(1, bytes/(4*c.Layers*c.Hidden)) }
 
 // JumpWidth returns the width of the rows from which jumping knowledge computes the logits.
@@ -230,7 +235,7 @@ func (c Config) JumpWidth() int {
 	return c.Layers * c.Hidden
 }
 
-// layer makes layer l alone, without memory, only to call methods like Needs and Flops.
+// layer makes layer l without memory. Only methods such as Needs and Flops may be called on it.
 func (c Config) layer(l int) Layer { return c.newLayer(new(store), l) }
 
 // newLayer makes layer l.
@@ -253,29 +258,31 @@ func relationalKinds() (names []string) {
 }
 
 // Needs says which rows the input layer reads, as Model.Needs does. Check must accept c. In
-// layer-wise inference any layer runs as the input layer, and may then also read own rows for its
-// residual connection.
+// layer-wise inference every layer runs as an input layer, so it may have a residual connection,
+// for which it reads own rows.
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
-	// A layer with weighted sums reads the rows themselves, not means of them.
+	// a layer with weighted sums must read the rows themselves, because they cannot be replaced by
+	// means
 	if n.Types && n.Relations != Paired && n.Weights == NoWeights {
 		n.Averages, n.Folding = true, c.folding()
 	}
-	// Learned rows are read in the training step itself, and get a gradient, so they cannot be
-	// aggregated beforehand.
+	// learned rows are read in the training step and get a gradient, so they cannot be aggregated
+	// while the minibatch is prepared
 	if c.LearnsRows() && !n.Types {
 		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
 	}
 	n.Own = n.Own || c.Residual && !n.Sources
-	// a residual, and what is told of a single layer, need own rows by themselves
+	// a residual connection needs own rows in a matrix of their own, and so does inference, which
+	// runs a single layer
 	n.Joined = n.Joined && !c.Residual && c.Layers > 1
 	return n
 }
 
-// Adds reports whether the input layer reads the rows of neighbours only to add them, either all
-// together or separately for each relation. If the graph is not known yet (In is 0), it reports
-// whether this holds for some graph.
+// Adds reports whether the input layer only adds the rows of neighbours, either those of all
+// relations or those of each relation separately. If the graph is not known yet (In is 0), it
+// reports whether the layer does so on some graph.
 func (c Config) Adds() bool {
 	k := FindKind(c.Kind)
 	switch {
@@ -288,7 +295,7 @@ func (c Config) Adds() bool {
 	return n.OnlySums() || n.Averages
 }
 
-// Joins reports whether layers multiply own rows and aggregates together on a device with
+// Joins reports whether layers multiply own rows and aggregates in one product, on a device with
 // compute.PairKernels.
 func (c Config) Joins() bool {
 	k := FindKind(c.Kind)
@@ -298,15 +305,15 @@ func (c Config) Joins() bool {
 // LearnsRows reports whether the model is trained with rows of vertices without features.
 func (c Config) LearnsRows() bool { return c.Learns != nil }
 
-// Fixed returns the architecture for passes that do not train. For these, learned rows are like any
-// other rows.
+// Fixed returns the architecture for passes that do not train. In these, learned rows are read like
+// any other rows.
 func (c Config) Fixed() Config {
 	c.Learns = nil
 	return c
 }
 
-// Flops returns the number of operations in the matrix products of a training step in layer l. Of
-// the hop it reads only the counts. Check must accept c.
+// Flops returns the number of operations in the matrix products of layer l in a training step. It
+// reads only the counts of the hop. Check must accept c.
 func (c Config) Flops(l int, h *Hop) int {
 	flops := c.layer(l).Flops(h, l > 0)
 	if l == c.Layers-1 && c.Jumps() {
@@ -374,7 +381,8 @@ func (c Config) Check() error {
 	return errors.Join(faults...)
 }
 
-// CheckHeads returns an error if heads that lie side by side do not fit the hidden width.
+// CheckHeads returns an error if the hidden width is not a multiple of the number of heads, and
+// heads are put side by side.
 func (c Config) CheckHeads() error {
 	k := FindKind(c.Kind)
 	if k == nil || !k.HasHeads || c.Heads < 1 || !c.hidden(0) || c.HeadMerge == HeadsMean ||
@@ -386,8 +394,7 @@ func (c Config) CheckHeads() error {
 		c.Heads, HeadsMean)
 }
 
-// CheckTypes returns those errors of Check that concern vertex types and relations, joined into
-// one.
+// CheckTypes returns the errors of Check that concern vertex types and relations, joined into one.
 func (c Config) CheckTypes() error {
 	k := FindKind(c.Kind)
 	if k == nil || !c.Schema.Typed() {

@@ -17,16 +17,19 @@ const (
 // OptimizerOptions are the settings of an optimiser. The zero value is not useful: start from
 // DefaultOptimizer. Decay applies to every parameter, biases and norms too, as in PyTorch.
 type OptimizerOptions struct {
-	Kind         string  // adam, adamw or sgd
-	Momentum     float64 // momentum of SGD, in [0, 1); 0: none
-	Beta1, Beta2 float64 // Adam and AdamW: decay of the moments a step, in [0, 1); 0: no memory
-	Eps          float64 // Adam and AdamW, > 0: keeps the step finite if all gradients were 0
-	// SGD and Adam add it to gradients, AdamW applies it to weights; 0 for none.
+	Kind     string  // adam, adamw or sgd
+	Momentum float64 // momentum of SGD, in [0, 1); 0: none
+	// for Adam and AdamW: factor of the old moments in a step, in [0, 1); 0: no old moments
+	Beta1, Beta2 float64
+	// for Adam and AdamW: a number > 0 that keeps the step finite if all gradients were 0
+	Eps float64
+	// For SGD and Adam, decay is added to the gradients. For AdamW it is applied to the weights. 0
+	// means no decay.
 	WeightDecay float64
 }
 
-// DefaultOptimizer returns the default settings: no decay; SGD momentum 0.9; Adam betas 0.9, 0.999,
-// eps 1e-8.
+// DefaultOptimizer returns the default settings of an optimiser: no weight decay, momentum 0.9 for
+// SGD, and for Adam betas 0.9 and 0.999 and eps 1e-8.
 func DefaultOptimizer(kind string) OptimizerOptions {
 	return OptimizerOptions{Kind: kind, Momentum: 0.9, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}
 }
@@ -67,8 +70,8 @@ type Slot struct {
 	Data []float32
 }
 
-// NewOptimizer allocates the state of an optimiser: one array of the size of p.Values for SGD, two
-// for Adam and AdamW.
+// NewOptimizer allocates the state of an optimiser. For SGD this is one array of the size of
+// p.Values, and for Adam and AdamW it is two.
 func NewOptimizer(dev compute.Device, p *Params, o OptimizerOptions) (*Optimizer, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -98,16 +101,16 @@ func (o *Optimizer) Close() {
 }
 
 // Update makes one step with learning rate lr along the gradients in Params.Grads, and moves the
-// running values of batch norms. O(parameters), one kernel.
+// running values of batch norms. It takes O(parameters) time, in one kernel.
 func (o *Optimizer) Update(lr float64) {
 	o.params.moveStatistics()
 	o.update(lr, compute.Bound{})
 }
 
-// UpdateWithin is Update for a model for which QueuesLoss returned true. The host then has not read
-// the loss, which is in the header of the gradients. The device makes the update only if this loss
-// is finite and at most limit. After the first update that it skips it makes no other. Steps counts
-// skipped updates too.
+// UpdateWithin does what Update does, if QueuesLoss returned true for the model. In this case the
+// host has not read the loss, which is in the header of the gradients. The device makes the update
+// only if this loss is finite and at most limit. If it has skipped an update, it skips all later
+// ones too. Steps counts skipped updates too.
 func (o *Optimizer) UpdateWithin(lr, limit float64) {
 	o.update(lr, compute.Bound{Loss: o.params.Grads[:1], Skipped: o.params.skipped(), Limit: limit})
 }
@@ -128,10 +131,11 @@ func (o *Optimizer) update(lr float64, within compute.Bound) {
 		Decoupled:   o.options.Kind == AdamW, Step: o.steps, Within: within})
 }
 
-// Steps returns the number of updates made so far. This number and Slots are the complete state of
-// the optimiser. SetSteps restores the number on a restart.
+// Steps returns the number of updates made so far. This number and the arrays in Slots are the
+// complete state of the optimiser. SetSteps restores the number on a restart.
 func (o *Optimizer) Steps() int     { return o.steps }
 func (o *Optimizer) SetSteps(n int) { o.steps = n }
 
-// Slots returns the state, which Params.Tensors can save and Params.SetTensors restore.
+// Slots returns the arrays of the state. Params.Tensors can save them, and Params.SetTensors can
+// restore them.
 func (o *Optimizer) Slots() []Slot { return o.slots }

@@ -14,25 +14,24 @@ import (
 )
 
 const (
-	// HeaderLen is the number of elements before the first parameter. In Grads these elements hold
-	// the step's Stats and the caller's extra values, so that the allreduce of gradients sums these
-	// too. In Values the first element is not 0 after an update that was skipped
-	// (Optimizer.UpdateWithin).
+	// HeaderLen is the number of elements before the first parameter. In Grads these elements have
+	// the step's Stats and the extra values of the caller, so that the allreduce of gradients sums
+	// them too. In Values the first element is 0 until Optimizer.UpdateWithin skips an update.
 	HeaderLen = 16
 	statsLen  = 1 + len(task.Sums{})
 
-	// Extras is the number of further values that a caller may have summed by the allreduce of
-	// gradients. So ranks exchange these values in the step without another collective.
+	// Extras is the number of values that a caller may add to those summed by the allreduce of
+	// gradients. So ranks can exchange them in the step without another collective.
 	Extras = HeaderLen - statsLen
 
-	// Every parameter begins at a multiple of paramAlign elements, which is a 64-byte line, for
-	// fast vector loads and BLAS. The gaps between parameters are zero in values and gradients, and
-	// every optimiser keeps them zero.
+	// Every parameter begins at a multiple of paramAlign elements, which is 64 bytes. Vector loads
+	// and BLAS are fast with such addresses. The gaps between parameters are zero in values and
+	// gradients, and every optimiser keeps them zero.
 	paramAlign = 16
 )
 
-// Param is one parameter, named as PyTorch Geometric names it. The Shape of a matrix is [out, in];
-// a vector has one extent.
+// Param is one parameter, named as PyTorch Geometric names it. The Shape of a matrix is [out, in],
+// and that of a vector has one number.
 type Param struct {
 	Name   string
 	Shape  []int
@@ -50,8 +49,8 @@ func (p Param) Len() int {
 	return n
 }
 
-// aligned returns the distance, in elements, from the beginning of a parameter of n elements to the
-// beginning of the next.
+// aligned returns the distance in elements from the beginning of a parameter to the beginning of
+// the next one. The argument n is the number of elements of the parameter.
 func aligned(n int) int { return (n + paramAlign - 1) / paramAlign * paramAlign }
 
 // weight declares a matrix [out, in] drawn uniformly from +-1/sqrt(in): PyTorch's default for
@@ -76,8 +75,8 @@ func matrix(data []float32, rows, cols int) compute.Matrix {
 }
 
 // initial sets dst to the parameter's initial values. Element i depends only on seed, name and i.
-// So it does not depend on other parameters, their order or the rank, and all ranks start equal
-// without a broadcast.
+// So all ranks get the same values without a broadcast, and other parameters and their order do not
+// matter.
 func (p Param) initial(dst []float32, seed uint64) {
 	h := fnv.New64a()
 	h.Write([]byte(p.Name))
@@ -97,19 +96,20 @@ func (p Param) initial(dst []float32, seed uint64) {
 type Params struct {
 	Values, Grads []float32
 	List          []Param // sorted by offset, so the last layer comes first
-	// Running values of batch norms. They lie before the parameters in List and are not trained.
+	// Running values of batch norms. They are before the parameters in List and are not trained.
 	Statistics []Param
 
 	first   int       // index of the first element that is trained
 	front   []float32 // host copy of Grads[:first]: header and Statistics
 	running []float32 // host copy of Values[:first]
 	dev     compute.Device
-	buckets []int           // the bucket of layer l ends at buckets[l]
+	buckets []int           // bucket of layer l ends at element buckets[l]
 	extras  [Extras]float32 // this rank's extra values for the next steps
 }
 
-// newParams lays out the statistics and the parameters of the layers; layers[0] has those of layer
-// 0. It draws their initial values, unless the device only counts memory.
+// newParams makes the flat arrays for the statistics and for the parameters of all layers. The list
+// layers[l] has the parameters of layer l. Unless the device only counts memory, it also draws
+// their initial values.
 func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed uint64) (*Params,
 	error) {
 	p := &Params{dev: dev, buckets: make([]int, len(layers))}
@@ -148,8 +148,8 @@ func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed ui
 	return p, nil
 }
 
-// Elements returns the length that Params.Grads of a model would have, and how many elements at its
-// beginning are not gradients (see Exact). It does not make the model.
+// Elements returns the length that Params.Grads would have for a model, and the number of elements
+// at its beginning that are not gradients (see Exact). It does not make the model.
 func Elements(c Config) (n, exact int, err error) {
 	m, err := NewModel(unmade{}, c, 0)
 	if err != nil {
@@ -159,7 +159,7 @@ func Elements(c Config) (n, exact int, err error) {
 	return m.Params.Len(), m.Params.first, nil
 }
 
-// unmade is a device whose arrays are addresses without memory.
+// unmade is a device that allocates no memory: its arrays have addresses that must not be read.
 type unmade struct{ compute.Device }
 
 func (unmade) Counts()                            {}
@@ -167,16 +167,17 @@ func (unmade) Capabilities() compute.Capabilities { return compute.Capabilities{
 func (unmade) Alloc(n int) ([]float32, error)     { return mem.Reserve[float32](n) }
 func (unmade) Free(x []float32)                   { mem.Unreserve(x) }
 
-// all returns the trained parameters and, after them, the statistics.
+// all returns the trained parameters, followed by the statistics.
 func (p *Params) all() []Param { return slices.Concat(p.List, p.Statistics) }
 
 // The method of returns the parameter's part of an array with the layout of Params.
 func (p Param) of(array []float32) []float32 { return array[p.Offset : p.Offset+p.Len()] }
 
-// Len returns the number of elements of Values and of Grads, with header and gaps.
+// Len returns the number of elements of Values, which is also that of Grads. It includes the header
+// and the gaps.
 func (p *Params) Len() int { return len(p.Values) }
 
-// Count returns the number of trained numbers.
+// Count returns the number of weights that are trained.
 func (p *Params) Count() int {
 	n := 0
 	for _, q := range p.List {
@@ -185,8 +186,9 @@ func (p *Params) Count() int {
 	return n
 }
 
-// Bucket returns the range of Grads that is final once backward of layer l is done. The last
-// layer's bucket begins with the header; together the buckets, last layer first, cover Grads.
+// Bucket returns the range of Grads that is final when layer l has run backward. The bucket of the
+// last layer begins with the header. The buckets of all layers, from the last to the first, cover
+// Grads.
 func (p *Params) Bucket(l int) (lo, hi int) {
 	if l+1 < len(p.buckets) {
 		lo = p.buckets[l+1]
@@ -194,8 +196,8 @@ func (p *Params) Bucket(l int) (lo, hi int) {
 	return lo, p.buckets[l]
 }
 
-// Exact returns how many elements at the beginning of layer l's bucket are not gradients: the
-// header and the statistics of batch norms.
+// Exact returns the number of elements at the beginning of layer l's bucket that are not gradients:
+// the header, and the statistics of batch norms.
 func (p *Params) Exact(l int) int {
 	if lo, _ := p.Bucket(l); lo > 0 {
 		return 0
@@ -215,23 +217,24 @@ func (p *Params) Layer(l int) (of []Param) {
 	return of
 }
 
-// Weights returns the trained part of Values, without header and statistics: what optimisers
-// update.
+// Weights returns the trained part of Values, which optimisers update. It does not include the
+// header and the statistics.
 func (p *Params) Weights() []float32 { return p.Values[p.first:] }
 
-// skipped returns the element of Values that is not 0 after an update that was skipped.
+// skipped returns the element of Values that is 0 until an update is skipped.
 func (p *Params) skipped() []float32 { return p.Values[:1] }
 
-// SetExtra sets this rank's i-th extra value, 0 <= i < Extras, for the next minibatches. Initially
-// it is 0.
+// SetExtra sets this rank's i-th extra value, 0 <= i < Extras, for the following minibatches.
+// Before the first call it is 0.
 func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 
-// Extra returns the sum of the i-th extra values over all ranks and minibatches of a step, which
-// the last call of Stats has read. The sum is a float32, so counts are exact up to 2^24.
+// Extra returns the sum of the i-th extra values over all ranks and minibatches of a step. This is
+// the step whose header was read last by Stats or StatsOf. The sum is a float32, so counts are
+// exact up to 2^24.
 func (p *Params) Extra(i int) float32 { return p.front[statsLen+i] }
 
-// setStats writes the step's loss and sums and the extra values to the beginning of Grads, with the
-// statistics that the array front already has.
+// setStats writes the step's loss and sums and the extra values to the beginning of Grads. It also
+// writes the statistics of batch norms, which the array front already has.
 func (p *Params) setStats(s task.Stats) {
 	p.front[0] = float32(s.Loss)
 	for i, x := range s.Sums {
@@ -241,22 +244,22 @@ func (p *Params) setStats(s task.Stats) {
 	p.dev.Upload(p.Grads[:p.first], p.front)
 }
 
-// Stats reads the header of Grads: this rank's share after a backward pass, the sum over all ranks
-// after the allreduce. All numbers are float32, so counts are exact up to 2^24 in a step. Waits for
-// the device.
+// Stats reads the header of Grads. After a backward pass this has this rank's share of the loss and
+// the counts, and after the allreduce their sum over all ranks. All numbers are float32, so counts
+// are exact up to 2^24 in a step. Waits for the device.
 func (p *Params) Stats() task.Stats {
 	p.dev.Download(p.front[:HeaderLen], p.Grads[:HeaderLen])
 	return p.StatsOf(p.front)
 }
 
-// StatsOf is Stats for a header that is on the host already.
+// StatsOf does what Stats does, for a header that is on the host already.
 func (p *Params) StatsOf(header []float32) task.Stats {
 	copy(p.front, header[:HeaderLen])
 	return StatsIn(header)
 }
 
-// StatsIn returns the Stats in a header on the host. Unlike StatsOf it does not change what Extra
-// returns.
+// StatsIn returns the Stats in a header on the host. Unlike StatsOf, it does not change the result
+// of Extra.
 func StatsIn(header []float32) (s task.Stats) {
 	s.Loss = float64(header[0])
 	for i := range s.Sums {
@@ -265,16 +268,17 @@ func StatsIn(header []float32) (s task.Stats) {
 	return s
 }
 
-// Tensors copies an array with the layout of Params (Values, Grads, or an optimiser's moments) to
-// the host, as one tensor for each parameter.
+// Tensors copies an array from the device to the host, as one tensor for each parameter. The array
+// must have the layout of Params, as Values, Grads and the moments of an optimiser have.
 func (p *Params) Tensors(array []float32) []Tensor {
 	host := make([]float32, p.Len())
 	p.dev.Download(host, array)
 	return p.Views(host, "")
 }
 
-// Views returns the parts of a host array, which has the layout of Params, as one tensor for each
-// parameter. A tensor's name is the prefix and the parameter's name.
+// Views returns one tensor for each parameter, which is a part of the array host. This array is on
+// the host and has the layout of Params. A tensor's name is the prefix followed by the parameter's
+// name.
 func (p *Params) Views(host []float32, prefix string) []Tensor {
 	tensors := make([]Tensor, len(p.List)+len(p.Statistics))
 	for i, q := range p.all() {
@@ -283,9 +287,9 @@ func (p *Params) Views(host []float32, prefix string) []Tensor {
 	return tensors
 }
 
-// SetTensors is the inverse of Tensors. The tensors may come in any order but must be exactly the
-// parameters; otherwise the error names every one that is missing, of another shape or unknown, and
-// array is unchanged.
+// SetTensors is the inverse of Tensors. The tensors may come in any order, but must be exactly the
+// parameters. Otherwise the array is not changed, and the error names every tensor that is missing,
+// unknown or of another shape.
 func (p *Params) SetTensors(array []float32, tensors []Tensor) error {
 	host := make([]float32, p.Len())
 	if err := p.SetHost(host, tensors); err != nil {
@@ -295,8 +299,8 @@ func (p *Params) SetTensors(array []float32, tensors []Tensor) error {
 	return nil
 }
 
-// SetHost is SetTensors for an array on the host. It does not change the header and the gaps. If it
-// fails, some parameters may already be set.
+// SetHost does what SetTensors does, for an array on the host. It does not change the header and
+// the gaps. If it fails, it may already have set some parameters.
 func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 	given := make(map[string]Tensor, len(tensors))
 	for _, t := range tensors {

@@ -7,20 +7,20 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// perEdge is used by layers that read features of edges. It holds the segments with which they
-// compute a row for each edge, with the kernels of other layers. The arrays lie outside the Go heap
-// and are reused.
+// perEdge is used by layers that read features of edges. It has the arrays for segments by which
+// the usual kernels compute a row for each edge, instead of a row for each destination. The arrays
+// are outside the Go heap and are reused.
 type perEdge struct {
 	*numbered
-	to      []int32 // destination of each edge
+	to      []int32 // counts the array to, when memory is only planned
 	counted *buffer
 }
 
-// numbered holds the arrays that all layers of a model share.
+// numbered has the arrays that all layers of a model with features of edges share.
 type numbered struct {
 	ends    []int64 // 0, 1, 2, ...
 	none    []int64 // zeros
-	edges   []int32 // 0, 1, 2, ...
+	edges   []int32 // counts the arrays above, when memory is only planned
 	counted *buffer
 }
 
@@ -34,10 +34,10 @@ func (s *store) perEdge() *perEdge {
 	return p
 }
 
-// reserve makes the arrays for the edges of a hop. When memory is planned, a hop has only counts
-// and no segments. Then the arrays are counted too, as numbers of 4 bytes. An array that must grow
-// is freed at once. This is safe because only CPUs read features of edges, and their kernels have
-// ended when they return.
+// reserve makes the arrays for the edges of a hop. When memory is only planned, a hop has counts
+// and no segments; reserve then counts the arrays in a buffer, in units of 4 bytes. If an array
+// must grow, the old one is freed at once. This is safe because only CPUs read features of edges,
+// and a kernel on a CPU has ended when its call returns.
 func (p *perEdge) reserve(h *Hop) error {
 	n := h.edges()
 	if h.Forward.Indptr == nil {
@@ -77,8 +77,8 @@ func (x *numbered) free() {
 	}
 }
 
-// sources returns one segment for each edge, which reads the row of the edge's source. destinations
-// returns one segment for each edge, which reads the row of the edge's destination.
+// sources returns segments for edges: one segment for each edge, which reads the row of the edge's
+// source. The method destinations returns segments that read the row of each edge's destination.
 func (p *perEdge) sources(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: p.ends[:h.edges()+1], Indices: h.Forward.Indices}
 }
@@ -88,8 +88,8 @@ func (p *perEdge) destinations(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: p.ends[:n+1], Indices: p.to, Edges: p.edges[:n]}
 }
 
-// into returns a segment for each destination, of the rows of the edges into it. outOf returns a
-// segment for each source, of the rows of the edges out of it.
+// into returns a segment for each destination, which reads the rows of the edges into it. The
+// method outOf returns a segment for each source, which reads the rows of the edges out of it.
 func (p *perEdge) into(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: h.Forward.Indptr, Indices: p.edges[:h.edges()]}
 }
@@ -98,7 +98,7 @@ func (p *perEdge) outOf(h *Hop) compute.Segments {
 	return compute.Segments{Indptr: h.Transposed.Indptr, Indices: h.Transposed.Edges}
 }
 
-// clear sets the rows, one for each edge, to zero.
+// clear sets all rows to zero. There is a row for each edge.
 func (p *perEdge) clear(dev compute.Device, rows compute.Matrix) {
 	dev.SegmentSum(rows, compute.Segments{Indptr: p.none[:rows.Rows+1]}, nil, rows, false)
 }

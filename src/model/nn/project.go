@@ -6,8 +6,9 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// projection brings the rows of all vertex types to one width, by a linear map for each type. The
-// results and their gradients are stored in the type of hidden rows.
+// projection maps the rows of all vertex types to the same width, by a linear map for each type.
+// The mapped rows and their gradients are stored in the type in which the device stores hidden
+// rows.
 //
 //	Input.Types   [n_0, F_0]  [n_1, F_1]  ...  ──>  X [n_0 + n_1 + ..., width]
 type projection struct {
@@ -17,7 +18,7 @@ type projection struct {
 	x     *buffer
 }
 
-// typeMap is the map of a type.
+// typeMap is the linear map of a vertex type.
 type typeMap struct {
 	name        string
 	features    int
@@ -56,7 +57,8 @@ func (p *projection) bind(values, grads [][]float32) {
 	}
 }
 
-// each calls f with the map of each type, its input rows, and its output rows in x.
+// each calls f for every type. It passes the map of the type, the input rows of the type, and the
+// rows of x for the mapped rows.
 func (p *projection) each(types []compute.Matrix, x compute.Matrix,
 	f func(m *typeMap, rows, x compute.Matrix)) {
 	at := 0
@@ -66,7 +68,7 @@ func (p *projection) each(types []compute.Matrix, x compute.Matrix,
 	}
 }
 
-// forward returns the mapped rows of all types. The buffer x must have room for them.
+// forward returns the mapped rows of all types. The buffer p.x must have room for them.
 func (p *projection) forward(in *Input) compute.Matrix {
 	x := p.x.matrix(in.Sources, p.width)
 	p.each(in.Types, x, func(m *typeMap, rows, x compute.Matrix) {
@@ -87,9 +89,9 @@ func (m *typeMap) dense(rows compute.Matrix) compute.Dense {
 }
 
 // RowGradient sets drows [n, TypeFeatures] to the gradient with respect to the rows of vertex type
-// t. The argument dx has the rows of this type in the result of BackwardLayer for layer 0: [n, In]
-// or, if the minibatch is folded, [n, output width of layer 0]. RowGradient returns drows or, if
-// the model maps no rows, dx itself.
+// t. The argument dx has those rows of the result of BackwardLayer for layer 0 that belong to this
+// type. It is [n, In] or, if the minibatch is folded, [n, output width of layer 0]. RowGradient
+// returns drows. If the model maps no rows, it returns dx itself.
 func (m *Model) RowGradient(drows compute.Matrix, t int, dx compute.Matrix) compute.Matrix {
 	if m.project == nil {
 		return dx

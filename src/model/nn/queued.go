@@ -6,15 +6,17 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// queuedLoss is a loss that stays on the device that computes it.
+// queuedLoss is a loss that is computed on the device and stays there, so that the host need not
+// wait.
 type queuedLoss struct {
 	compute.QueuedLoss
 	device compute.Accelerator
 }
 
-// QueuesLoss reports whether QueueLoss can be used instead of Loss. For this the device must be
-// able to compute the loss alone and to find faults in all layers, which may be at most 18, and the
-// host must need no other result of a minibatch. It also makes room for the result of QueueLoss.
+// QueuesLoss reports whether QueueLoss can be used instead of Loss. The device must be able to
+// compute the loss without the host, and to find faults in all layers, which it can for at most 18
+// layers. The host must not need any other result of a minibatch. QueuesLoss also makes room for
+// the result of QueueLoss.
 func (m *Model) QueuesLoss() (bool, error) {
 	device := compute.CapabilitiesOf(m.dev).Accelerator
 	if device == nil || m.queues == nil || m.MakesArrays() ||
@@ -34,9 +36,9 @@ func (m *Model) QueuesLoss() (bool, error) {
 	return true, nil
 }
 
-// QueueLoss is Loss in training, but the host does not wait for the result. The device writes this
-// rank's share of the loss and of the counts into the header of Params.Grads. If a number is not
-// finite, it stores the place of this fault for QueuedFault.
+// QueueLoss does what Loss does in training, but the host does not wait for the result. The device
+// writes this rank's share of the loss and of the counts into the header of Params.Grads. If a
+// number is not finite, the device stores where it is, for QueuedFault.
 func (m *Model) QueueLoss(b *Batch, logits compute.Matrix) (dlogits compute.Matrix) {
 	dlogits = m.dlogits(logits)
 	m.queued.Suspects = m.suspects(m.queued.Suspects[:0])
@@ -44,8 +46,9 @@ func (m *Model) QueueLoss(b *Batch, logits compute.Matrix) (dlogits compute.Matr
 	return dlogits
 }
 
-// QueuedFault is FirstFault for the first minibatch whose queued loss was not finite. If there was
-// no such minibatch before the first skipped update, ok is false. Waits for the device.
+// QueuedFault returns the fault of the first minibatch whose queued loss was not finite. If the
+// loss was finite in all minibatches before the first skipped update, ok is false. Waits for the
+// device.
 func (m *Model) QueuedFault() (f Fault, ok bool) {
 	places := m.Params.host(m.queued.Places)
 	if !compute.AnyPlace(places) {

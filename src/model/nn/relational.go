@@ -10,8 +10,8 @@ import (
 
 // relational is a layer that gives every relation weights of its own (Schlichtkrull et al.,
 // Modeling Relational Data with Graph Convolutional Networks, ESWC 2018). There is a row for each
-// destination and each relation by which it has in-edges, and one more row for the destination
-// itself:
+// pair of a destination and a relation by which this destination has in-edges. Each destination
+// also has a row for itself:
 //
 //	agg  [rows + D, in]        means over in-edges, or weighted sums that estimate them;
 //	                           then the destinations' own rows
@@ -19,22 +19,24 @@ import (
 //	                           then biases
 //	y    [D, out]              for each destination, the sum of its rows of z
 //
-// So a layer is a fixed number of kernels, however many relations there are. There are S sets of
-// own weights and biases: one set for all vertices, or one for each type that relations end in.
+// So a layer launches a fixed number of kernels, however many relations there are. S is the number
+// of sets of own weights and biases: one set for all vertices, or one for each vertex type in which
+// relations end.
 //
-// A minibatch of a graph with types may be folded (see Folding). Then z has the rows of the types
-// and no biases, and Backward returns the gradient of z instead of dx.
+// A minibatch of a graph with types may be folded (see Folding). Then z has a row for each mean and
+// own row of each type, and no biases. Backward returns the gradient of z instead of dx.
 type relational struct {
 	dev     compute.Device
 	in, out int
 	weights relationWeights
-	weighs  bool // weighted sums over edges are used instead of means
-	ofData  bool // the weights of edges are computed from the weights in the data
+	weighs  bool // whether weighted sums over edges are used instead of means
+	ofData  bool // whether the weights of edges are computed from the weights in the data
 
 	folds *folded // nil if rows are never folded
 
 	agg, z, dagg *buffer
-	zeros        *buffer // [2, out] the bias of Finish, which stays zero, and its gradient
+	// [2, out] zeros for the bias of Finish, which has no bias here, and its gradient
+	zeros *buffer
 }
 
 // relationWeights are the parameters of a relational layer.
@@ -44,17 +46,18 @@ type relationWeights interface {
 	relations() int
 	sets() int
 	own() Relating // how destinations' own rows are grouped into sets
-	// turned reports whether weights are [in,out], not [out,in]
+	// turned reports whether matrices of weights are [in,out] and not [out,in]
 	turned() bool
 	reserve() error
 	// prepare computes the weights of relations and of sets in the form that kernels read. It
-	// writes the biases of the sets to the argument bias [sets,out].
+	// writes the biases of the sets to bias [sets,out].
 	prepare(bias compute.Matrix)
-	// The method of returns the weights of relations and of sets or, if gradient is set, their
-	// gradients. The strides are the distances, in elements, from one matrix to the next.
+	// The method of returns the weights of relations and the own weights of sets. If gradient is
+	// true, it returns the gradients of these instead. A stride is the distance in elements from
+	// one matrix to the next.
 	of(gradient bool) (relations, own []float32, strideRelations, strideOwn int)
-	// finish completes the gradients of the parameters, given the gradient of the biases of the
-	// sets.
+	// finish completes the gradients of the parameters. The argument dbias has the gradients of the
+	// biases of the sets.
 	finish(dbias compute.Matrix)
 }
 
@@ -83,10 +86,10 @@ func (r *relational) Needs() Needs {
 	return n
 }
 
-// rows returns two numbers of rows for a hop: relations is the number of rows that agg has for
-// relations, not for destinations; all is the number of all rows of z.
+// The method rows returns the number of rows of agg that belong to relations, and the number of all
+// rows of z.
 func (r *relational) rows(h *Hop) (relations, all int) {
-	// An upper bound, used if only counts are known.
+	// an upper bound, which is used if only counts are known
 	n := min(h.Edges, h.Destinations*(r.weights.relations()+1))
 	if h.Rows > 0 {
 		n = h.Rows
@@ -119,7 +122,8 @@ func (r *relational) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * (relations + h.Destinations) * r.in * r.out
 }
 
-// groups returns the groups of relations' rows, and the groups of own rows, one for each set.
+// groups returns the groups of the rows that belong to relations, and the groups of own rows. It
+// also returns the weights of both, or their gradients.
 func (r *relational) groups(h *Hop, gradient bool) (relations, own compute.Groups, w,
 	wOwn []float32) {
 	n := r.weights.relations()
@@ -153,7 +157,8 @@ func (r *relational) Forward(y compute.Matrix, in *Input, epilogue compute.Epilo
 	product(z.RowsAt(0, relations), agg.RowsAt(0, relations), w, g)
 	product(z.RowsAt(relations, n), agg.RowsAt(relations, n), wOwn, own)
 	r.dev.SegmentSum(y, in.Targets, nil, z, false)
-	r.dev.Finish(y, y, r.zeros.data[:r.out], epilogue) // z has the biases
+	// the bias is zero, because z already has the biases
+	r.dev.Finish(y, y, r.zeros.data[:r.out], epilogue)
 }
 
 func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
@@ -197,18 +202,19 @@ func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
 	}
 }
 
-// rgcn has the weights of RGCNConv of PyTorch Geometric: one own matrix and bias for all vertices,
-// and one matrix W_r for each relation. With bases, W_r is a combination of matrices that all
+// rgcn has the weights of RGCNConv of PyTorch Geometric: a matrix and a bias for own rows, and a
+// matrix W_r for each relation. If there are bases, W_r is a combination of matrices that all
 // relations share: W_r = sum_b comp_rb V_b.
 type rgcn struct {
 	dev                      compute.Device
 	name                     string
-	in, out, matrices, bases int            // matrices is the number of relations
-	w, dw                    compute.Matrix // [matrices, in*out], or [bases, in*out] with bases
-	comp, dcomp              compute.Matrix // [matrices, bases]
-	root, droot              []float32      // [in,out]
-	bias, dbias              []float32
-	combined, dcombined      *buffer // [matrices, in*out]
+	in, out, matrices, bases int // the field matrices is the number of relations
+	// [matrices, in*out]; if there are bases, [bases, in*out]
+	w, dw               compute.Matrix
+	comp, dcomp         compute.Matrix // [matrices, bases]
+	root, droot         []float32      // [in,out]
+	bias, dbias         []float32
+	combined, dcombined *buffer // [matrices, in*out]
 }
 
 func newRGCN(s *store, c Config, l int) Layer {
@@ -285,20 +291,20 @@ func (w *rgcn) finish(dbias compute.Matrix) {
 	w.dev.CopyColumns(matrix(w.dbias, 1, w.out), 0, dbias, 0, w.out, false)
 }
 
-// eachRelation is used by all layers that have a convolution for each relation and add the results
-// (HeteroConv of PyTorch Geometric).
+// eachRelation is used by all layers that have a convolution for each relation and add the results,
+// as HeteroConv of PyTorch Geometric does.
 //
-// The parameters of one kind, one for each relation, lie a fixed number of elements apart, so that
-// one kernel can read them all.
+// A kind of parameters has one parameter for each relation. The distance between them is the same
+// number of elements, so that one kernel can read them all.
 type eachRelation struct {
 	names []string
-	// Two lists: into has, for each set, its relations; from has, for each relation, its set.
+	// Two lists: into has the relations of each set, and from has the set of each relation.
 	into, from compute.Segments
 }
 
 func newEachRelation(c Config, l int) (e eachRelation) {
 	e.into.Indptr, e.from.Indptr = []int64{0}, []int64{0}
-	ending := make([][]int32, c.Schema.NumTypes()) // the relations that end in each type
+	ending := make([][]int32, c.Schema.NumTypes()) // the relations that end in each vertex type
 	for r, rel := range c.Schema.Relations {
 		e.names = append(e.names, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>", l, rel.Source,
 			rel.Name, rel.Target))
@@ -332,16 +338,17 @@ func (e *eachRelation) each(suffix string, declare func(name string) Param) (all
 	return all
 }
 
-// reach returns the parameters of several kinds, numbers kind to kind+kinds-1, as the rows of one
-// matrix. Each parameter has size elements. The parameters are aligned and follow each other in
-// memory, so one array holds them all.
+// reach returns the parameters of several kinds as one matrix, with a row for each parameter. The
+// kinds have the numbers kind to kind+kinds-1. Each parameter has size elements. One array contains
+// all of them, because parameters follow each other in memory at aligned addresses.
 func (e *eachRelation) reach(of [][]float32, kind, kinds, size int) compute.Matrix {
 	n, stride := len(e.names), aligned(size)
 	return matrix(of[kind*n][:kinds*n*stride], kinds*n, stride)
 }
 
-// relationSAGE has the weights of a SAGEConv for each relation. Relations that end in one type
-// multiply the same own rows, so their own weights are summed first, and so are their biases.
+// relationSAGE has the weights of a SAGEConv for each relation. Relations that end in the same type
+// multiply the same own rows. So their matrices for own rows are added first, and so are their
+// biases.
 type relationSAGE struct {
 	eachRelation
 	dev                  compute.Device
@@ -404,7 +411,7 @@ func (w *relationSAGE) of(gradient bool) (relations, own []float32, strideRelati
 
 func (w *relationSAGE) finish(dbias compute.Matrix) {
 	w.dev.SegmentSum(w.dself, w.from, nil, w.dsummed.matrix(w.sets(), w.stride), false)
-	wide := w.wide.matrix(w.sets(), w.strideOfBias) // columns after the bias stay zero
+	wide := w.wide.matrix(w.sets(), w.strideOfBias) // the columns after those of the bias stay zero
 	w.dev.CopyColumns(wide, 0, dbias, 0, w.out, false)
 	w.dev.SegmentSum(w.dbias, w.from, nil, wide, false)
 }

@@ -6,16 +6,16 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// relationHeads is used by all layers with an attention convolution for each relation. There is a
-// row for each destination and each relation by which the destination has in-edges. There is a pair
-// for each source and each relation by which the source has out-edges:
+// relationHeads is used by all layers with an attention convolution for each relation. In the
+// matrices below, a pair stands for a source and a relation by which it has out-edges. A row stands
+// for a destination and a relation by which it has in-edges:
 //
 //	x  [pairs + rows, in]     rows of the pairs' sources, then of the rows' destinations
 //	z  [pairs + rows, cols]   x times the weights of the relation
 //	o  [rows + S, out]        for each row, the sum of z over its edges; then biases of types
 //	y  [D, out]               for each destination, the sum of its rows of o
 //
-// A softmax runs over the edges of a row.
+// Attention weights are a softmax over the edges of a row.
 type relationHeads struct {
 	attention
 	eachRelation
@@ -25,7 +25,8 @@ type relationHeads struct {
 	x, z, dx, dz       *buffer
 	o                  *buffer
 	biases             *buffer // [relations, out]
-	zeros              *buffer // [2, out] the bias of Finish, which stays zero, and its gradient
+	// [2, out] zeros for the bias of Finish, which has no bias here, and its gradient
+	zeros *buffer
 }
 
 func newRelationHeads(s *store, c Config, l int) relationHeads {
@@ -40,9 +41,9 @@ func (g *relationHeads) Needs() Needs {
 	return Needs{Sources: true, Transposed: true, Relations: Paired}
 }
 
-// weightsOf, vectors and biasesOf each declare one kind of parameters, with one parameter for each
-// relation. A parameter that vectors declares has one vector for each head, with which the head
-// scores edges.
+// weightsOf, vectors and biasesOf each declare a kind of parameters, which has one parameter for
+// each relation. The parameters that vectors declares have a vector for each head, by which the
+// head scores edges.
 func (g *relationHeads) weightsOf(suffix string) []Param {
 	return g.each(suffix, func(name string) Param { return glorot(name, g.cols(), g.in) })
 }
@@ -55,16 +56,16 @@ func (g *relationHeads) biasesOf(suffix string) []Param {
 	return g.each(suffix, func(name string) Param { return constant(name, g.out, 0) })
 }
 
-// bind binds the weights, which are the first two kinds of parameters, and the bias. The argument
-// bias is the number of the bias's kind.
+// bind sets the weights, which are the first two kinds of parameters, and the bias. The argument
+// bias is the number of the kind of parameters to which the bias belongs.
 func (g *relationHeads) bind(values, grads [][]float32, bias int) {
 	size := g.cols() * g.in
 	g.w, g.dw = g.reach(values, 0, 2, size), g.reach(grads, 0, 2, size)
 	g.bias, g.dbias = g.reach(values, bias, 1, g.out), g.reach(grads, bias, 1, g.out)
 }
 
-// counts returns the numbers of pairs and rows of a hop, or upper bounds if the hop has only
-// counts.
+// counts returns the number of pairs and the number of rows of a hop. If the hop has only counts,
+// they are upper bounds.
 func (g *relationHeads) counts(h *Hop) (pairs, rows int) {
 	switch {
 	case h.Forward.Indptr == nil && h.Rows > 0:
@@ -99,8 +100,8 @@ func (g *relationHeads) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * (pairs + rows) * g.in * g.cols()
 }
 
-// groups returns one group for the pairs of each relation and one for its rows. The weights of a
-// group have size elements.
+// groups returns the groups of equal weights: one for the pairs of each relation, and one for the
+// rows of each relation. The weights of a group have size elements.
 func (g *relationHeads) groups(h *Hop, size int) compute.Groups {
 	return compute.Groups{Ends: h.PairEnds, Stride: aligned(size)}
 }
@@ -114,7 +115,7 @@ func (g *relationHeads) transform(in *Input) (z compute.Matrix) {
 	return z
 }
 
-// transformBackward computes the gradients of the weights, and dx, from dz.
+// transformBackward computes dx and the gradients of the weights, from dz.
 func (g *relationHeads) transformBackward(dx *Gradient, dz compute.Matrix, in *Input) {
 	n, groups := in.Pairs.Len(), g.groups(&in.Hop, g.cols()*g.in)
 	g.dev.GroupMatMulWeights(g.dw.Data, dz, g.x.matrix(n, g.in), groups)
@@ -126,7 +127,8 @@ func (g *relationHeads) transformBackward(dx *Gradient, dz compute.Matrix, in *I
 	}
 }
 
-// headSums returns the rows of o, and the sums of the heads from which these rows are computed.
+// headSums returns the rows of o, and the matrix for the sums of the heads, from which these rows
+// are computed.
 func (g *relationHeads) headSums(rows int) (o, sums compute.Matrix) {
 	o = g.o.matrix(rows+g.into.Len(), g.out)
 	if g.mean {
@@ -166,13 +168,13 @@ func (g *relationHeads) finishBackward(dy, y compute.Matrix, in *Input,
 }
 
 // relationGAT is a GATConv for each relation, without edges from vertices to themselves:
-// GATConv((in, in), width, heads, add_self_loops=False). Each head's vector becomes a row of a
-// matrix [heads,cols] that is zero outside of the head's columns. So one matrix product scores the
-// rows of all relations.
+// GATConv((in, in), width, heads, add_self_loops=False). The vector of each head becomes a row of a
+// matrix [heads,cols], which is zero outside of the head's columns. So one kernel can score the
+// pairs and rows of all relations by matrix products.
 type relationGAT struct {
 	relationHeads
 	att, datt compute.Matrix // [2 relations, stride]
-	// [2 relations, heads*cols] the vectors as matrices; their gradients.
+	// [2 relations, heads*cols] the vectors as matrices, and the gradients of these matrices.
 	spread, dwide *buffer
 	scores, ds    *buffer // [pairs + rows, heads]
 	dscored       *buffer // [pairs + rows, cols]
@@ -207,7 +209,7 @@ func (g *relationGAT) Reserve(in *Input) error {
 	return err
 }
 
-// copyHeads copies the vectors of heads into the matrices if spread is set, otherwise back.
+// copyHeads copies the vectors of heads into the matrices. If spread is false, it copies them back.
 func (g *relationGAT) copyHeads(to, from compute.Matrix, spread bool) {
 	for h := range g.heads {
 		at, wide := h*g.width, h*(g.cols()+g.width)
@@ -256,13 +258,16 @@ func (g *relationGAT) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
 // relationGATv2 is a GATv2Conv for each relation, without edges from vertices to themselves.
 type relationGATv2 struct {
 	relationHeads
-	att, datt     compute.Matrix // [relations, stride]
-	shift, dshift compute.Matrix // [2 relations, stride] biases for sources, then for destinations
-	shifts        *buffer        // [2 relations, cols]
+	att, datt compute.Matrix // [relations, stride]
+	// [2 relations, stride] biases of z for sources, then for destinations
+	shift, dshift compute.Matrix
+	shifts        *buffer // [2 relations, cols]
 
-	// [pairs + rows] group has the number of each row's group of weights; all has 0, 1, 2, ...
+	// [pairs + rows] For each pair and row, group has the number of its group of weights, and all
+	// has the numbers 0, 1, 2 and so on.
 	group, all []int32
-	// Ends has 0, 1, 2, ...; bounds [2 relations + 1] has the ends of the groups.
+	// The array ends has the numbers 0, 1, 2 and so on. The array bounds [2 relations + 1] has the
+	// ends of the groups.
 	ends, bounds []int64
 }
 
@@ -295,7 +300,7 @@ func (g *relationGATv2) Reserve(in *Input) error {
 	return g.relationHeads.reserve(in)
 }
 
-// number fills the arrays by which kernels find the group of each row.
+// The method number fills the arrays by which kernels find the group of each pair and row.
 func (g *relationGATv2) number(h *Hop) {
 	for len(g.ends) <= h.Pairs.Len() {
 		g.ends, g.all = append(g.ends, int64(len(g.ends))), append(g.all, int32(len(g.all)))
@@ -309,7 +314,7 @@ func (g *relationGATv2) number(h *Hop) {
 	}
 }
 
-// vectorsOf returns the vectors that score pairs, by relation.
+// vectorsOf returns the vectors that score pairs. There are vectors for each relation.
 func (g *relationGATv2) vectorsOf(h *Hop) compute.Vectors {
 	n := len(g.names)
 	return compute.Vectors{Data: g.att.Data, Stride: g.att.Cols, Ends: h.Ends[:n],

@@ -48,9 +48,9 @@ type tensorInfo struct {
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// WriteSafetensors writes tensors and metadata to path, completely or not at all: it writes a
-// temporary file, syncs it and renames it. PyTorch reads it with safetensors.torch.load_file. Equal
-// content gives equal bytes.
+// WriteSafetensors writes tensors and metadata to path. The file appears only when it is complete,
+// because it is written under a temporary name, synced and renamed. PyTorch reads it with
+// safetensors.torch.load_file. Equal content gives equal bytes.
 func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string) error {
 	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)),
 		renameio.WithPermissions(0o666))
@@ -64,8 +64,8 @@ func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string)
 	return f.CloseAtomicallyReplace()
 }
 
-// FormatSafetensors writes the file's bytes to w, with one call of Write for the header and one for
-// every tensor.
+// FormatSafetensors writes the bytes of a safetensors file to w. It calls Write once for the
+// header, and once for every tensor.
 func FormatSafetensors(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	header, err := formatHeader(tensors, metadata)
 	if err != nil {
@@ -130,8 +130,8 @@ func elements(shape []int) (n int64, ok bool) {
 }
 
 // ReadSafetensors reads a file of float32 tensors and returns them in file order, with the
-// metadata. Errors name the file and what is wrong: it is cut short, has other element types (such
-// as those of a model saved in half precision), or has offsets that overlap or leave gaps.
+// metadata. If the file is cut short, has other element types (as a model saved in half precision
+// has), or has offsets that overlap or leave gaps, the error says so and names the file.
 func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
 	f, err := mem.Open(path)
 	if err != nil {
@@ -149,8 +149,8 @@ func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
 	return tensors, metadata, nil
 }
 
-// ReadInto reads tensors of a file straight into the given tensors' Data. It finds them in the file
-// by name and shape, and needs no other memory.
+// ReadInto reads tensors from a file into the Data of the given tensors. It finds each tensor in
+// the file by name and checks its shape. It needs no other memory.
 func ReadInto(path string, tensors []Tensor) error {
 	f, err := mem.Open(path)
 	if err != nil {
@@ -185,7 +185,7 @@ func ReadInto(path string, tensors []Tensor) error {
 	return nil
 }
 
-// ParseSafetensors is ReadSafetensors for a file that is in memory.
+// ParseSafetensors does what ReadSafetensors does, for a file that is in memory.
 func ParseSafetensors(file []byte) ([]Tensor, map[string]string, error) {
 	tensors, metadata, err := readSafetensors(bytes.NewReader(file), int64(len(file)))
 	if err != nil {
@@ -238,8 +238,8 @@ type entry struct {
 	tensorInfo
 }
 
-// parseSafetensorsHeader returns the entries sorted by offset. It checks that their elements cover
-// exactly dataBytes bytes.
+// parseSafetensorsHeader returns the entries of the header, sorted by offset. It checks that the
+// tensors cover exactly dataBytes bytes.
 func parseSafetensorsHeader(text []byte, dataBytes int64) (sorted []entry,
 	metadata map[string]string, err error) {
 	var entries map[string]json.RawMessage
@@ -259,8 +259,8 @@ func parseSafetensorsHeader(text []byte, dataBytes int64) (sorted []entry,
 			sorted = append(sorted, e)
 		}
 	}
-	// An empty tensor has the same offset as the next one. Comparing also ends and names makes the
-	// order unique.
+	// an empty tensor has the same offset as the next tensor; comparing also ends and names makes
+	// the order unique
 	slices.SortFunc(sorted, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.Offsets[0], b.Offsets[0]),
 			cmp.Compare(a.Offsets[1], b.Offsets[1]), cmp.Compare(a.name, b.name))

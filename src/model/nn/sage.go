@@ -6,33 +6,35 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// sage is the GraphSAGE layer with mean aggregation (Hamilton et al., NeurIPS 2017), as
-// SAGEConv(aggr="mean") of PyTorch Geometric has it, or with the maximum of each column, as with
-// aggr="max":
+// sage is the GraphSAGE layer (Hamilton et al., NeurIPS 2017), as SAGEConv of PyTorch Geometric has
+// it. It aggregates neighbours by their mean (aggr="mean") or by the maximum of each column
+// (aggr="max"):
 //
 //	agg_i = mean or maximum of x_j over the sampled in-neighbours j of i; zero if none   agg [D,in]
 //	y_i   = agg_i Wneighᵀ + b + x_i Wselfᵀ                                               y   [D,out]
 //
-// If edges have weights, the mean is weighted. The gradient of a maximum goes to one neighbour: of
-// those that have the maximum, the one with the first edge.
+// If edges have weights, the mean is weighted. The gradient of a maximum goes only to the neighbour
+// that has it. If several neighbours have it, the one whose edge comes first gets the gradient.
 //
 // It aggregates rows before it multiplies by weights. The other order (mean of x_j Wneighᵀ) gives
 // the same numbers up to rounding. But its matrix product has a row for each source, and a sampled
 // hop has several times more sources than destinations. The other order could be faster only if out
-// is several times smaller than in. Such layers are the last ones, whose hops are smallest.
+// is several times smaller than in. That is so in last layers, but their hops are the smallest.
 type sage struct {
 	dev     compute.Device
 	name    string
 	in, out int
 	how     compute.Reduction
-	// Whether the mean is weighted by edges, and whether these weights come from the data.
+	// Whether the mean is weighted by edges. The field ofData says whether the weights are those in
+	// the data.
 	weighted, ofData     bool
 	neigh, self          compute.Matrix // [out,in]
 	dneigh, dself        compute.Matrix
 	bias, dbias          []float32
-	aggregate, dagg, arg *buffer        // [D,in]; arg holds the source of each maximum
+	aggregate, dagg, arg *buffer        // [D,in]; arg has, for each maximum, the source that has it
 	agg                  compute.Matrix // agg of the last Forward
-	joined               *joined        // nil: the device multiplies each matrix by itself
+	// nil if the device needs a product for each matrix of weights
+	joined *joined
 }
 
 func newSAGE(s *store, c Config, l int) Layer {
@@ -68,7 +70,8 @@ func (s *sage) Needs() Needs {
 	return Needs{Own: true, Aggregate: s.how, Joined: true}
 }
 
-// reduction returns how aggregates are made: a weighted mean is a sum.
+// reduction returns the reduction that makes aggregates. For a weighted mean this is a sum, because
+// the weights already add up to 1.
 func (s *sage) reduction() compute.Reduction { return s.Needs().Aggregate }
 
 func (s *sage) firstMap() firstMap {
@@ -132,8 +135,8 @@ func (s *sage) dense(in *Input, epilogue compute.Epilogue) compute.Dense {
 		Epilogue: epilogue}
 }
 
-// found returns the matrix in which Forward notes the source of each maximum for Backward. It
-// returns the zero Matrix if Backward will not need it, as without maxima.
+// found returns the matrix in which Forward notes, for each maximum, the source that has it.
+// Backward reads this matrix. If Backward does not need it, found returns the zero Matrix.
 func (s *sage) found(in *Input) compute.Matrix {
 	if !in.Gradient || s.how != compute.ReduceMax {
 		return compute.Matrix{}
@@ -155,8 +158,8 @@ func (s *sage) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue 
 	if !in.Gradient {
 		return
 	}
-	// The segment kernel writes every row of dx, and zeros for rows without edges. The gradients of
-	// the destinations' own rows are terms that this kernel adds, or are added afterwards.
+	// The segment kernel writes every row of dx, and zeros for rows without edges. It can also add
+	// the gradients of the destinations' own rows; otherwise they are added afterwards.
 	dagg, end := s.dagg.matrix(in.Destinations, s.in), dx.completion(s.dev, dy, s.self)
 	s.dev.MatMulInput(dagg, dy, s.neigh, false)
 	switch {
@@ -174,5 +177,5 @@ func (s *sage) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue 
 
 func (s *sage) addsOwn() {}
 
-// joinsOwn implements joinsOwn.
+// joinsOwn implements the interface joinsOwn.
 func (s *sage) joinsOwn() bool { return s.joined != nil }

@@ -23,9 +23,10 @@ const (
 type Schedule struct {
 	Kind string  // ScheduleConstant, ScheduleCosine or ScheduleStep
 	Base float64 // the highest rate; with 0 nothing is learned
-	// Number of steps of linear rise: step s < Warmup has the rate Base (s+1)/Warmup. 0: none.
+	// Number of steps in which the rate rises: step s < Warmup has the rate Base (s+1)/Warmup. 0
+	// means no rise.
 	Warmup int
-	Floor  float64 // for cosine: final rate as a fraction of Base; 0: it ends at 0
+	Floor  float64 // for cosine: the final rate divided by Base; 0: the rate ends at 0
 	Every  int     // for step: number of steps between two decays after the warm-up, >= 1
 	Gamma  float64 // for step: factor of each decay, in (0, 1]
 }
@@ -57,7 +58,8 @@ func (s Schedule) Check() error {
 	return errors.Join(faults...)
 }
 
-// LR returns the learning rate of a step, counted from 0, in a run with total steps.
+// LR returns the learning rate of a step, counted from 0. The argument total is the number of steps
+// of the run.
 func (s Schedule) LR(step, total int) float64 {
 	if step < s.Warmup {
 		return s.Base * float64(step+1) / float64(s.Warmup)
@@ -65,8 +67,9 @@ func (s Schedule) LR(step, total int) float64 {
 	step, total = step-s.Warmup, total-s.Warmup
 	switch s.Kind {
 	case ScheduleCosine:
-		// Loshchilov and Hutter, ICLR 2017, eq. 5, without restarts. The rate reaches the floor at
-		// step total, one past the last, so that a floor of 0 wastes no step.
+		// Loshchilov and Hutter, ICLR 2017, eq. 5, without restarts. The rate would reach the floor
+		// at step total, which is one after the last step. So no step has the rate 0 if the floor
+		// is 0.
 		progress := min(1, float64(step)/float64(max(1, total)))
 		return s.Base * (s.Floor + (1-s.Floor)*(1+math.Cos(math.Pi*progress))/2)
 	case ScheduleStep:

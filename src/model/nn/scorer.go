@@ -2,8 +2,8 @@ package nn
 
 import "halognn/src/model/task"
 
-// scorerParams declares the parameters of a score of links (see task.Scorer). With one output,
-// DistMult starts as the inner product. With several outputs its initial weights are random.
+// scorerParams declares the parameters of a score of links (see task.Scorer). With one output, the
+// initial weights of DistMult make it the inner product. With several outputs they are random.
 func scorerParams(c Config) []Param {
 	d, outputs := c.Out, max(1, c.Rated)
 	switch {

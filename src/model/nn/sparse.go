@@ -7,20 +7,20 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Sparse has sparse input rows for an input layer that begins with a linear map: Own and Aggregate,
-// as far as the layer needs them. These rows are never made dense.
+// Sparse has sparse input rows, for an input layer that begins with a linear map. Own and Aggregate
+// are given if the layer needs them. These rows are never made dense.
 type Sparse struct{ Own, Aggregate *compute.SparseMatrix }
 
 func (s *Sparse) given() bool { return s.Own != nil || s.Aggregate != nil }
 
 // sparseMap computes the first map of an input layer from sparse rows. The layer gets the result as
-// the only share in Input.Shares. The products read columns of the weights, so the weights are
-// transposed first.
+// the only matrix in Input.Shares. The weights are transposed first, because products with sparse
+// rows read columns of the weights.
 type sparseMap struct {
 	layer columnwise
 	dev   compute.Device
 	in    int
-	wide  [2]*buffer // [in,width] weights, transposed; in backward, their gradients
+	wide  [2]*buffer // [in,width] transposed weights; in backward, their gradients
 	y, z  *buffer    // [D,width]
 	share [1]compute.Matrix
 }
@@ -36,7 +36,7 @@ func newSparseMap(s *store, c Config, l Layer) *sparseMap {
 		y: s.buffer(), z: s.buffer()}
 }
 
-// The method of returns the sparse matrix that is multiplied by matrix k of the map.
+// The method of returns the sparse matrix to which matrix k of the map is applied.
 func (s *Sparse) of(k int) *compute.SparseMatrix {
 	if k == 1 {
 		return s.Own
@@ -45,8 +45,8 @@ func (s *Sparse) of(k int) *compute.SparseMatrix {
 }
 
 // ReserveSparse makes room for the map of an input layer's sparse rows. It sets in.Shares to the
-// matrix that will have the map's result. Of the input it reads only the counts and Train.
-// ForwardLayer calls it. It fails only if device memory runs out.
+// matrix for the map's result. It reads only the counts and Train of the input. ForwardLayer calls
+// it. It fails only if device memory runs out.
 func (m *Model) ReserveSparse(in *Input) error {
 	if m.sparse == nil {
 		return errors.New("sparse rows are read by layers that begin with a linear map")
@@ -71,7 +71,7 @@ func (m *sparseMap) reserve(in *Input) error {
 	return nil
 }
 
-// forward computes the share, the result of the map.
+// forward computes the result of the map, which is the only share.
 func (m *sparseMap) forward(in *Input) {
 	f, y, add := m.layer.firstMap(), m.share[0], false
 	for k, t := range f.weights {
@@ -89,7 +89,7 @@ func (m *sparseMap) forward(in *Input) {
 	}
 }
 
-// multiply sets y [D,width] to the product x w, where w is [in,width]. If add is set, it adds the
+// multiply sets y [D,width] to the product x w, where w is [in,width]. If add is true, it adds the
 // product to y.
 func (m *sparseMap) multiply(y compute.Matrix, x *compute.SparseMatrix, w compute.Matrix,
 	add bool) {

@@ -5,7 +5,7 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// store owns the device memory of one model, so that it can be freed at once.
+// store owns all device memory of a model, so that one call can free it.
 type store struct {
 	dev      compute.Device
 	buffers  []*buffer
@@ -13,8 +13,8 @@ type store struct {
 	perEdges []*perEdge
 }
 
-// buffer is device memory for an array whose size differs from minibatch to minibatch. A call of
-// reserve may lose its content.
+// buffer is device memory for an array whose size differs between minibatches. A call of reserve
+// may lose the content of the array.
 type buffer struct {
 	dev    compute.Device
 	data   []float32
@@ -42,16 +42,17 @@ func (s *store) hidden(width int) *buffer {
 	return b
 }
 
-// reserve makes room for n elements. The first size is allocated exactly, because a caller may know
-// the maximum. Later sizes get a quarter more, so that sampled minibatches, whose sizes vary by a
-// few per cent, soon fit without further growth.
+// reserve makes room for n elements. The first time it allocates exactly n elements, because the
+// caller may know the maximum. Later it allocates a quarter more, so that sampled minibatches,
+// whose sizes vary by a few per cent, soon fit without further growth.
 func (b *buffer) reserve(n int) error {
 	n = b.stores.Floats(n)
 	if n <= len(b.data) {
 		return nil
 	}
 	if b.data != nil {
-		if err := b.dev.Sync(); err != nil { // kernels may still be reading what is freed here
+		// kernels may still be reading the memory that is freed here
+		if err := b.dev.Sync(); err != nil {
 			return err
 		}
 		b.dev.Free(b.data)
@@ -72,7 +73,8 @@ type sized struct {
 	n int
 }
 
-// reserveAll makes room in several buffers, and stops at the first that fails.
+// reserveAll makes room in several buffers. It stops at the first buffer that cannot get its
+// memory.
 func reserveAll(buffers ...sized) error {
 	for _, b := range buffers {
 		if err := b.reserve(b.n); err != nil {

@@ -5,9 +5,9 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// The tasks in which links have labels: a class, or float32 numbers. The outputs of a model are
-// embeddings of vertices. A score is computed from the embeddings of a link's two ends, and
-// compared with the link's label. Links are not ranked.
+// The tasks in which links have labels: a class, or float32 numbers. A model's outputs are
+// embeddings of vertices. The scores of a link are computed from the embeddings of its two ends,
+// and are compared with the link's label. Links are not ranked.
 const (
 	LinkClasses = "link_classes"
 	LinkNumbers = "link_numbers"
@@ -18,8 +18,8 @@ var (
 	linkNumbers = labelling(LinkNumbers, "numbers of links", &regression)
 )
 
-// labelling returns a task of links whose labels are of the same kind as the labels of vertices in
-// the task base.
+// labelling returns a task of links with labels. The labels are of the same kind as the labels of
+// vertices in the task base.
 func labelling(name, has string, base *Task) Task {
 	t := *base
 	t.Name, t.Has, t.Embeds = name, has, true
@@ -38,16 +38,17 @@ func labelling(name, has string, base *Task) Task {
 	return t
 }
 
-// labelLoss is the loss of links with labels. It is the loss of a task of vertices, with the scores
-// of links as the outputs.
+// labelLoss is the loss of links with labels. It uses the loss of a task of vertices, and passes
+// the scores of links to it as outputs.
 type labelLoss struct {
 	rating
-	of      LossFunc
-	scratch []float32 // as many elements as ScorerScratch returns; the last ones hold scores
+	of LossFunc
+	// device memory of the size that ScorerScratch returns; its last elements have scores
+	scratch []float32
 }
 
-// loss returns the loss of n links, divided by globalSeeds. truth is laid out as in
-// sample.Links.Truth: the pairs, then the labels of the links. There are no negatives.
+// loss returns the loss of n links, divided by globalSeeds. The argument truth is laid out as
+// sample.Links.Truth: first the pairs, then the labels of the links. There are no negatives.
 func (l *labelLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
 	globalSeeds int) (s Stats) {
 	head := npy.View[int32](truth)
@@ -76,8 +77,8 @@ func (l *labelLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, tru
 	return s
 }
 
-// onDevice returns device memory for the scores of n links if index is 0, or for the gradient of
-// the scores if index is 1.
+// onDevice returns device memory for the scores of n links if index is 0. If index is 1, it returns
+// memory for the gradient of the scores.
 func (l *labelLoss) onDevice(index, n, outputs int) compute.Matrix {
 	size := labelChunk(outputs) * outputs
 	at := len(l.scratch) - (2-index)*size

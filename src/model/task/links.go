@@ -9,21 +9,22 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Links is the task of predicting links. The outputs of a model are embeddings of vertices. The
-// likelier a link between two vertices, the higher the score of their embeddings. No vertex has a
-// label: labels.npy has only -1.
+// Links is the task of predicting links. The outputs of a model are embeddings of vertices. A score
+// is computed from the embeddings of two vertices; a higher score means that a link between them is
+// likelier. Vertices have no labels, so labels.npy has only -1.
 const Links = "links"
 
-// Indices of Sums in this task, for the links of a step. A negative is a pair that is no link. A
-// link beats a negative with a lower score; a negative with an equal score counts as half beaten.
+// Indices of Sums in this task. Each is a sum over the links of a step. A negative is a pair of
+// vertices that is no link. A link beats a negative that has a lower score. If the scores are
+// equal, it counts as half beaten.
 const (
-	Reciprocal = iota // 1 / the link's rank among its negatives
-	Beaten            // share of its negatives that the link beats
+	Reciprocal = iota // sum of 1 / (rank of the link among its negatives)
+	Beaten            // sum of the share of its negatives that a link beats
 	Rated             // number of links
 )
 
-// The metrics of links. A link whose score ties with negatives gets the mean of its best and its
-// worst possible rank, as in OGB.
+// The metrics of links. If negatives have the same score as a link, the link gets the mean of its
+// best and its worst possible rank, as in OGB.
 const (
 	MRR              = "mrr"
 	HitsName         = "hits_"
@@ -76,15 +77,15 @@ func linkMetrics() []*Metric {
 			"the links", Value: ofStep})
 }
 
-// Pairs says how the scores of links are computed, and by which loss they are trained.
+// Pairs says how the scores of links are computed, and with which loss they are trained.
 type Pairs struct {
-	Score, Loss string  // one of Scores and one of PairLosses; "" is the first of each
+	Score, Loss string  // one of Scores, and one of PairLosses; "" means the first in the list
 	Scale       float64 // factor by which the loss multiplies scores; 0 means 1
 }
 
 // The scores and losses of links.
 const (
-	ScoreAuto    = "auto" // Dot, but MLP if links have labels
+	ScoreAuto    = "auto" // MLP if links have labels, otherwise Dot
 	Dot          = "dot"
 	Cosine       = "cosine"
 	DistMult     = "distmult"
@@ -102,9 +103,9 @@ type pairLoss struct{ rating }
 //	contrastive     sum ( log sum_j exp(s_j) - s_0 )
 //	cross-entropy   sum ( softplus(-s_0) + sum_j>0 softplus(s_j) ) / (1+k)
 //
-// The layout of truth is that of sample.Links.Truth. A missing negative adds no term. Links are
-// added in order, and the gradients of a row in the order of pairs, so the number of threads does
-// not change the result. Time O(pairs D).
+// The argument truth is laid out as sample.Links.Truth. A missing negative adds no term. The losses
+// of links are added in order, and the gradients of a row in the order of pairs, so the number of
+// threads does not change the result. It takes O(pairs D) time.
 func (l *pairLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
 	globalSeeds int) Stats {
 	head := npy.View[int32](truth)
@@ -132,8 +133,9 @@ func (l *pairLoss) scaled() float64 {
 	return l.pairs.Scale
 }
 
-// terms returns the loss of a link, given its score and the scores of its negatives. It appends the
-// derivatives of the loss by these scores, multiplied by share, to slope.
+// terms returns the loss of a link. The argument scores has the score of the link and then the
+// scores of its negatives. It appends the derivatives of the loss by these scores, multiplied by
+// share, to slope.
 func (l *pairLoss) terms(scores []float32, share float64) (loss float64) {
 	scale := l.scaled()
 	if l.pairs.Loss == CrossEntropy {
@@ -163,7 +165,8 @@ func (l *pairLoss) terms(scores []float32, share float64) (loss float64) {
 	return math.Log(sum) + most - float64(scores[0])*scale
 }
 
-// count ranks the link among its negatives, if it has any.
+// count ranks a link among its negatives, if it has any, and adds the result to s. The score of the
+// link is scores[0].
 func count(s *Sums, scores []float32) {
 	above, equal, others := 0.0, 0.0, 0.0
 	for _, x := range scores[1:] {
@@ -185,7 +188,7 @@ func count(s *Sums, scores []float32) {
 	s[Rated]++
 }
 
-// Ranked adds up the results of ranking links among their candidates.
+// Ranked has sums over links that were ranked among candidates.
 type Ranked struct {
 	Links, Reciprocal float64
 	Hits              [len(HitsAt)]float64
@@ -199,7 +202,7 @@ func (r *Ranked) Numbers() []float64 {
 	return append([]float64{r.Links, r.Reciprocal}, r.Hits[:]...)
 }
 
-// Add adds the sums of other links, in the order of Numbers().
+// Add adds the sums of other links, which are in the order of Numbers.
 func (r *Ranked) Add(x []float64) {
 	r.Links, r.Reciprocal = r.Links+x[0], r.Reciprocal+x[1]
 	for i := range r.Hits {
@@ -207,8 +210,8 @@ func (r *Ranked) Add(x []float64) {
 	}
 }
 
-// See counts a link, given how many of its candidates have a higher score than the link, and how
-// many the same score.
+// See counts a link. The argument above is the number of its candidates with a higher score than
+// the link, and equal the number with the same score.
 func (r *Ranked) See(above, equal int) {
 	rank := 1 + float64(above) + float64(equal)/2
 	r.Links++
@@ -220,9 +223,9 @@ func (r *Ranked) See(above, equal int) {
 	}
 }
 
-// Metrics returns the values of the metrics by name. Without links there are none. The argument
-// curve has the scores of links and negatives. If either of these are missing, the result has no
-// area under the curve and no average precision.
+// Metrics returns the values of the metrics by name. If there are no links, it returns none. The
+// argument curve has the scores of links and negatives. If it has no links or no negatives, the
+// result has no area under the curve and no average precision.
 func (r *Ranked) Metrics(curve *Curve) map[string]float64 {
 	all := map[string]float64{}
 	if r.Links == 0 {

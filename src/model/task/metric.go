@@ -2,33 +2,35 @@ package task
 
 import "slices"
 
-// Tasks of classes need one sum over labels (Tally.Facts), whose index is positive. It is the
-// number of labels of class 1 or, if a vertex has several labels, the number of all labels.
+// Tasks of classes need one sum over labels (Tally.Facts). The constant positive is its index. If a
+// vertex has one class, the sum is the number of labels of class 1. If a vertex may have several
+// labels, it is the number of all labels.
 const positive = 0
 
 func one(int) int { return 1 }
 
-// Sums are what a task adds up over predictions. Tasks of classes add over (vertex, class) pairs,
-// tasks of numbers over (vertex, output) pairs.
+// Sums are what a task adds up over its predictions. In tasks of classes there is a term for each
+// vertex and class, in tasks of numbers one for each vertex and output.
 type Sums [3]float64
 
-// Indices of Sums in tasks of classes. If a vertex has one class, a wrong prediction is one false
-// positive and one false negative.
+// Indices of Sums in tasks of classes. If each vertex has one class, a wrong prediction counts as
+// one false positive and one false negative.
 const (
 	TruePositive = iota
 	FalsePositive
 	FalseNegative
 )
 
-// Tally holds the sums over vertices from which metrics are computed. They are float64, which
-// counts exactly up to 2^53.
+// Tally holds the sums over vertices from which metrics are computed. They are float64, so counts
+// are exact up to 2^53.
 type Tally struct {
 	Vertices float64
 	Labelled float64   // number of vertices with a label
-	Facts    []float64 // sums over labels; Task.Facts gives their number
-	// Number of vertices with an output that is not finite. No other sum includes them.
+	Facts    []float64 // sums over labels alone; Task.Facts returns their number
+	// Number of vertices with an output that is not finite. The other sums leave out these
+	// vertices.
 	Undefined float64
-	Shortfall float64 // sum of a lower bound of the loss
+	Shortfall float64 // sum over vertices of a lower bound of the loss
 	Sums      Sums
 }
 
@@ -43,7 +45,7 @@ func (t *Tally) Numbers() []float64 {
 		t.Facts)
 }
 
-// Add adds the sums of other vertices, in the order of Numbers().
+// Add adds the sums of other vertices, which are in the order of Numbers.
 func (t *Tally) Add(x []float64) {
 	t.Vertices, t.Labelled, t.Undefined, t.Shortfall = t.Vertices+x[0], t.Labelled+x[1],
 		t.Undefined+x[2], t.Shortfall+x[3]
@@ -56,7 +58,8 @@ func (t *Tally) Add(x []float64) {
 	}
 }
 
-// See counts a vertex by its label, and reports whether it has one.
+// See counts a vertex, and what its label alone adds to Facts. It reports whether the vertex has a
+// label.
 func (t *Tally) See(of *Task, label []byte) bool {
 	t.Vertices++
 	ok := of.Truth(label, t.Facts)
@@ -67,21 +70,23 @@ func (t *Tally) See(of *Task, label []byte) bool {
 }
 
 // Metric is a row of the table of metrics. The first metric of a task is also computed for each
-// training step, and is reported in addition to the metric that the user chose.
+// training step, and is always reported, even if the user chose another metric.
 type Metric struct {
 	Name, Doc string
 	Share     bool // written in per cent
 	Less      bool // smaller values are better
-	Classes   int  // the only number of classes for which it is defined; 0 means any
+	// if not 0, the metric is defined only for this number of classes
+	Classes int
 
 	// Value computes the metric. For a training step only Tally.Sums is set. If the metric is
 	// undefined, ok is false.
 	Value func(t *Tally) (value float64, ok bool)
-	// Without says why the metric has no value for these labels, whatever is predicted. It returns
-	// "" if the metric has a value.
+	// Without returns the reason why the metric has no value for the labels in t, whatever is
+	// predicted. It returns "" if the metric has a value.
 	Without func(t *Tally) string
-	// A metric that cannot be computed from sums ranks the scores of all vertices. Score returns
-	// the score of a vertex, and OfCurve the value of the metric.
+	// Score and OfCurve are for a metric that cannot be computed from sums, because it ranks all
+	// vertices by a score. Score returns the score of a vertex, and OfCurve the value of the
+	// metric.
 	Score   func(z []float32, label []byte) Scored
 	OfCurve func(*Curve) float64
 }
@@ -101,8 +106,8 @@ var (
 			n := s[TruePositive] + s[FalsePositive]
 			return s[TruePositive] / max(1, n), n > 0
 		}}
-	// It judges two classes by the ranking of the vertices' scores, because the shares of the
-	// classes may differ between the splits.
+	// this metric judges two classes by ranking vertices, because the shares of the classes may
+	// differ between splits
 	rocAUC = Metric{Name: ROCAUC, Doc: "area under the ROC curve, of two classes", Classes: 2,
 		Without: func(t *Tally) string {
 			switch t.Facts[positive] {
@@ -114,14 +119,14 @@ var (
 			return ""
 		},
 		Score: func(z []float32, label []byte) Scored {
-			// How much higher the score of class 1 is.
+			// the difference of the scores of class 1 and class 0
 			return Scored{z[1] - z[0], float32(class(label))}
 		},
 		OfCurve: func(c *Curve) float64 {
 			area, _ := c.Area()
 			return area
 		}}
-	// 2 TP / (2 TP + FP + FN). If no vertex has a label, it is undefined.
+	// this is 2 TP / (2 TP + FP + FN); if no vertex has a label, it is undefined
 	microF1 = Metric{Name: MicroF1, Share: true,
 		Doc: "over all labels, with several a vertex",
 		Value: func(t *Tally) (f1 float64, ok bool) {
@@ -137,9 +142,9 @@ var (
 		}}
 )
 
-// Why says why the metric is undefined for the vertices in t, or returns "" if it is defined. A
-// share of no vertices, an F1-score of no labels and a ranking of a single class are 0/0, whatever
-// the model predicts.
+// Why says why the metric is undefined for the vertices in t, or returns "" if it is defined. For
+// example, a share is 0/0 if there are no vertices, an F1-score if there are no labels, and a
+// ranking if there is only one class.
 func (m *Metric) Why(t *Tally) string {
 	switch {
 	case t.Vertices == 0:

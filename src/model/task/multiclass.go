@@ -9,8 +9,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Multiclass is the task in which each vertex has one class. A label is an int32, -1 if the vertex
-// has no class.
+// Multiclass is the task in which each vertex has one class. A label is an int32, which is -1 if
+// the vertex has no class.
 const Multiclass = "multiclass"
 
 var multiclass = Task{
@@ -66,10 +66,10 @@ var multiclass = Task{
 
 func class(label []byte) int32 { return int32(binary.LittleEndian.Uint32(label)) }
 
-// PutClass writes the label of a class to label.
+// PutClass writes a class to label, in the form of this task.
 func PutClass(label []byte, class int32) { binary.LittleEndian.PutUint32(label, uint32(class)) }
 
-// crossEntropy is the softmax cross-entropy:
+// crossEntropy returns the softmax cross-entropy of logits z with rows r and columns c:
 //
 //	sum_r ( log sum_c exp(z_rc) - z_r,label ) / globalSeeds
 //
@@ -81,8 +81,8 @@ func crossEntropy(dev compute.Device, dlogits, logits compute.Matrix, labels []b
 	return Stats{loss, rightOf(correct, logits.Rows)}
 }
 
-// rightOf returns the Sums of n vertices. The argument correct is the number of vertices whose
-// class is predicted correctly.
+// rightOf returns the Sums of n vertices with labels. The argument correct is the number of
+// vertices whose class was predicted.
 func rightOf(correct, n int) Sums {
 	wrong := float64(n - correct)
 	return Sums{TruePositive: float64(correct), FalsePositive: wrong, FalseNegative: wrong}

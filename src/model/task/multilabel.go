@@ -9,7 +9,7 @@ import (
 )
 
 // Multilabel is the task in which each vertex has any number of the classes. A label has a uint8
-// for each class, 0 or 1.
+// for each class, which is 1 if the vertex has the class and otherwise 0.
 const Multilabel = "multilabel"
 
 var multilabel = Task{
@@ -78,7 +78,8 @@ var multilabel = Task{
 	},
 }
 
-// binaryCrossEntropy is the mean over the C classes of the sigmoid cross-entropy:
+// binaryCrossEntropy returns the sigmoid cross-entropy of logits z and targets t, with rows r and
+// columns c. It is the mean over the C classes:
 //
 //	sum_rc ( max(z,0) - z t + log(1 + exp(-|z|)) ) / (globalSeeds C)
 //

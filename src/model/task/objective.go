@@ -17,10 +17,10 @@ type Objective struct {
 	// ranks would have to exchange this sum.
 	Weights []float64
 	// Smoothing, in [0, 1), is the share of a vertex's target that is spread evenly over all
-	// classes (Szegedy et al., CVPR 2016). 0: none is.
+	// classes (Szegedy et al., CVPR 2016). With 0 nothing is spread.
 	Smoothing float64
 	// Loss is the loss of regression: LossAuto, LossSquared, LossAbsolute or LossHuber. "" means
-	// LossAuto. Targets are scaled by the embedded Scale.
+	// LossAuto. The embedded Scale scales targets.
 	Loss string
 	Scale
 	// Pairs says how links are scored, in tasks of links.
@@ -36,7 +36,7 @@ func (o Objective) plain() bool {
 
 func (o Objective) usual() bool { return o.Loss == "" || o.Loss == LossAuto }
 
-// check returns all errors in o for a task with the given number of classes.
+// check returns all errors in o, for the task t with the given number of classes, joined into one.
 func (o Objective) check(t *Task, classes int) error {
 	var faults []error
 	if t.Class == nil && (o.Weights != nil || o.Smoothing != 0) {
@@ -68,7 +68,8 @@ func (o Objective) check(t *Task, classes int) error {
 	return errors.Join(faults...)
 }
 
-// LossWith returns the task's loss, changed by an objective, or all errors in the objective.
+// LossWith returns the task's loss, changed by an objective. If the objective has errors, it
+// returns all of them.
 func (t *Task) LossWith(o Objective, classes int) (LossFunc, error) {
 	if o.plain() && !t.Embeds {
 		return t.Minibatch, nil
@@ -79,21 +80,22 @@ func (t *Task) LossWith(o Objective, classes int) (LossFunc, error) {
 	return t.Changed(o), nil
 }
 
-// objective computes the loss on the host, whatever the device. The logits (seeds x classes) are a
-// small part of a step, so one plain loop is enough and needs no second implementation.
+// objective computes the loss on the host, whatever the device. The logits [seeds, classes] are a
+// small part of a step, so a plain loop on the host is fast enough for all devices.
 type objective struct {
 	Objective
 	host []float32 // logits, then their gradient
 }
 
-// loss is crossEntropy, but instead of one class a vertex has the targets t_c of o, whose sum is T:
+// loss returns a cross-entropy as crossEntropy does. But instead of one class, a vertex has a
+// target t_c for each class c. If T is the sum of these targets, the loss is
 //
 //	sum_r ( T log sum_c exp(z_rc) - sum_c t_c z_rc ) / globalSeeds
 //	t_c = weight_c ((1 - smoothing) [c = label] + smoothing / C)
 //
-// dlogits receives the gradient (T softmax(z) - t) / globalSeeds. Rows are added in order, so that
-// the result does not depend on the number of threads. It takes O(rows C) time, and rows C floats
-// of host memory. Waits for the device.
+// It sets dlogits to the gradient (T softmax(z) - t) / globalSeeds. Rows are added in order, so the
+// result does not depend on the number of threads. It takes O(rows C) time and rows*C floats of
+// host memory. Waits for the device.
 func (o *objective) loss(
 	dev compute.Device, dlogits, logits compute.Matrix, truth []byte, globalSeeds int,
 ) Stats {
@@ -114,8 +116,8 @@ func (o *objective) loss(
 	return Stats{sum * scale, rightOf(correct, logits.Rows)}
 }
 
-// row returns the loss of one row of logits, z, and the index of its largest logit. It overwrites z
-// by scale times the gradient.
+// row returns the loss of one row of logits, and the index of its largest logit. The argument z has
+// the logits; row overwrites them with the gradient, multiplied by scale.
 func (o *objective) row(z []float32, label int32, scale float64) (loss float64, best int32) {
 	best = argmax(z)
 	largest, total, targets, fit := float64(z[best]), 0.0, 0.0, 0.0

@@ -7,8 +7,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// rating computes the scores of a minibatch's pairs on the host, whatever the device, because the
-// embeddings are a small part of a step. A pair has one score or, if links have labels, one for
+// rating computes the scores of a minibatch's pairs. It does so on the host, whatever the device,
+// because this is a small part of a step. A pair has one score or, if links have labels, one for
 // each output of the scorer.
 type rating struct {
 	pairs   Pairs
@@ -35,8 +35,8 @@ func (l *rating) outputs() int {
 	return 1
 }
 
-// begin computes the scores of pairs, which are numbers of rows in logits. It sets the gradients of
-// the scores to zero.
+// begin computes the scores of pairs, and sets the gradients of the scores to zero. A pair is two
+// numbers of rows of logits.
 func (l *rating) begin(dev compute.Device, logits compute.Matrix, pairs []int32) {
 	size := len(logits.Data)
 	l.host = slices.Grow(l.host[:0], 2*size)[:2*size]
@@ -49,9 +49,9 @@ func (l *rating) begin(dev compute.Device, logits compute.Matrix, pairs []int32)
 	l.rate(dev, pairs)
 }
 
-// If dlogits has columns, end computes the gradients of the embeddings from slope, and copies them
-// to the device. A rank's minibatch may have no links and no rows. The gradients of parameters must
-// then be 0, not those of the last step.
+// If dlogits has columns, the method end computes the gradients of the embeddings from slope, and
+// copies them to the device. If a rank's minibatch has no links, it sets the gradients of
+// parameters to 0, so that those of the last step do not stay.
 func (l *rating) end(dev compute.Device, dlogits compute.Matrix, pairs []int32) {
 	if dlogits.Cols > 0 {
 		l.back(dev, pairs)
@@ -94,7 +94,7 @@ func (l *rating) rate(dev compute.Device, pairs []int32) {
 	}
 }
 
-// back adds to the gradients of the embeddings what each pair contributes.
+// back computes what each pair contributes to the gradients of the embeddings, and adds it to them.
 func (l *rating) back(dev compute.Device, pairs []int32) {
 	if l.pairs.Score == MLP {
 		l.scorer.back(dev, l.dz, l.z, pairs, l.slope)
@@ -116,7 +116,7 @@ func (l *rating) back(dev compute.Device, pairs []int32) {
 			addProduct(l.scorer.grads[0][k*l.z.Cols:][:l.z.Cols], za, zb, g)
 		case Cosine:
 			la, lb, s := l.lengths[a], l.lengths[b], l.score[j]
-			// A row of zeros has no direction, so its cosine gets no gradient.
+			// a row of zeros has no direction, so it gets no gradient from a cosine
 			if min(la, lb) <= shortest {
 				continue
 			}
@@ -139,13 +139,13 @@ func addTimes(y, x []float32, g float32) {
 	}
 }
 
-// shortest is the least length that a cosine divides by, so that rows of zeros have the cosine 0.
+// shortest is the smallest length by which a cosine divides. So rows of zeros have the cosine 0.
 const shortest float32 = 1e-12
 
 func length(a []float32) float32 { return max(float32(math.Sqrt(float64(dot(a, a)))), shortest) }
 
-// dot returns the inner product of a and b. It adds in eight independent sums, so that additions
-// need not wait for each other.
+// dot returns the inner product of a and b. It keeps eight independent sums, so that an addition
+// need not wait for the one before.
 func dot(a, b []float32) float32 {
 	var s [8]float32
 	b = b[:len(a)]

@@ -11,8 +11,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Regression is the task of predicting numbers. A label has a float32 for each output; all are NaN
-// if the vertex has no label.
+// Regression is the task of predicting numbers. A label has a float32 for each output. If the
+// vertex has no label, all of them are NaN.
 const Regression = "regression"
 
 // The losses of numbers. Here e is the error, in units of the standard deviation of the training
@@ -21,7 +21,7 @@ const (
 	LossAuto     = "auto"  // LossSquared
 	LossSquared  = "mse"   // e^2
 	LossAbsolute = "mae"   // |e|
-	LossHuber    = "huber" // e^2/2 if |e| <= 1, otherwise |e| - 1/2, as in PyTorch's HuberLoss
+	LossHuber    = "huber" // the same as LossSquared
 )
 
 var regression = Task{
@@ -79,14 +79,14 @@ var regression = Task{
 	},
 }
 
-// Indices of Sums in tasks of numbers. They are over vertices and outputs.
+// Indices of Sums in tasks of numbers. There is a term for each vertex and output.
 const (
 	squared = iota
 	absolute
 	judged
 )
 
-// miss adds the error e of one output, in the unit of the targets.
+// miss adds the error e of one output to the sums. The error is in the unit of the targets.
 func (s *Sums) miss(e float64) {
 	s[squared] += e * e
 	s[absolute] += math.Abs(e)
@@ -102,8 +102,8 @@ var (
 		Value: func(t *Tally) (float64, bool) {
 			return t.Sums[absolute] / max(1, t.Sums[judged]), t.Sums[judged] > 0
 		}}
-	// 1 - sum (z - y)^2 / sum (y - mean)^2, with the mean of each output over the vertices that are
-	// judged. This is scikit-learn's r2_score; for several outputs, with
+	// This is 1 - sum (z - y)^2 / sum (y - mean)^2, where mean is the mean of each output over the
+	// judged vertices. It is r2_score of scikit-learn or, for several outputs, r2_score with
 	// multioutput="variance_weighted".
 	r2 = Metric{Name: "r2", Doc: "share of the variance of numbers that is explained",
 		Value: func(t *Tally) (float64, bool) {
@@ -122,21 +122,21 @@ var (
 // the output's mean.
 func variation(t *Tally) float64 {
 	if len(t.Facts) == 0 {
-		return 0 // there are no facts for a training step
+		return 0 // a training step has no facts
 	}
 	c := len(t.Facts) - 1
 	v := t.Facts[c]
 	for _, sum := range t.Facts[:c] {
 		v -= sum * sum / max(1, t.Labelled)
 	}
-	if v < 1e-12*t.Facts[c] { // equal numbers, up to rounding
+	if v < 1e-12*t.Facts[c] { // all targets are equal, up to rounding
 		return 0
 	}
 	return v
 }
 
-// Scale turns a model's outputs into targets: y = Mean + Std z, for each output. So a model learns
-// targets of mean 0 and variance 1. If both are nil, targets are not scaled.
+// Scale turns a model's outputs z into targets y = Mean + Std z, for each output. So the model
+// itself learns targets of mean 0 and variance 1. If both fields are nil, targets are not scaled.
 type Scale struct{ Mean, Std []float32 }
 
 // Undo scales rows of outputs back to the unit of the targets, in place.
@@ -153,9 +153,10 @@ func (s Scale) target(c int, z float32) float32 {
 	return float32(float64(s.Mean[c]) + float64(s.Std[c])*float64(z))
 }
 
-// ScaleOf returns the mean and the standard deviation of each output over n training vertices. It
-// computes them from the sums of the vertices' targets and the sums of the targets' squares. An
-// output that is the same for all training vertices cannot be learned, and is an error.
+// ScaleOf returns the mean and the standard deviation of each output over n training vertices. The
+// argument sums has the sum of the targets of each output, and squares the sum of their squares. It
+// is an error if all training vertices have the same target for an output, because this cannot be
+// learned.
 func ScaleOf(n float64, sums, squares []float64) (s Scale, err error) {
 	for c, sum := range sums {
 		mean := sum / max(1, n)
@@ -175,7 +176,8 @@ func ScaleOf(n float64, sums, squares []float64) (s Scale, err error) {
 	return s, nil
 }
 
-// numbers returns the loss function of regression, the mean over the C outputs:
+// The function numbers returns the loss function of regression, which is the mean over the C
+// outputs:
 //
 //	sum_rc loss((z_rc - (y_rc - mean_c) / std_c)) / (globalSeeds C),
 //
@@ -208,7 +210,7 @@ func numbers(o Objective) LossFunc {
 	}
 }
 
-// error returns the loss of an error e, and the derivative of the loss.
+// The method error returns the loss for an error e, and the derivative of this loss.
 func (o *Objective) error(e float64) (loss, slope float64) {
 	size := math.Abs(e)
 	switch {

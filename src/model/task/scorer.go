@@ -10,12 +10,12 @@ import (
 // scorerChunk is the number of pairs that an MLP scores at a time. Tests make it small.
 var scorerChunk = 4096
 
-// labelChunk returns how many links with labels are scored at a time, given the number of outputs
-// of a link. It is limited so that their scores take at most 16 MB.
+// labelChunk returns how many links with labels are scored at a time. The argument outputs is the
+// number of outputs of a link. The scores of these links take at most 16 MB.
 func labelChunk(outputs int) int { return max(1, min(scorerChunk, 1<<22/max(1, outputs))) }
 
-// ScorerScratch returns how many elements of device memory training with the given score needs. If
-// links have no labels, outputs is 0.
+// ScorerScratch returns the number of elements of device memory that training with the given score
+// needs. If links have no labels, outputs must be 0.
 func ScorerScratch(score string, width, outputs int) int {
 	labelled := 2 * labelChunk(outputs) * outputs
 	if score == MLP {
@@ -32,21 +32,22 @@ func ScorerScratch(score string, width, outputs int) int {
 //	mlp        w . relu(W (x * y) + b) + c           (OGB's LinkPredictor)
 type Scorer struct {
 	Values, Grads [][]float32
-	Scratch       []float32 // device memory, as many elements as ScorerScratch returns
+	Scratch       []float32 // device memory of the size that ScorerScratch returns
 }
 
-// Rater scores pairs on the host. It is read only, and therefore safe for concurrent use.
+// Rater scores pairs on the host. Its methods do not change it, so several goroutines may use it at
+// once.
 type Rater struct {
 	Pairs
 	Values [][]float32 // the Values of a Scorer, on the host
 	Scale              // scale of outputs that are numbers
 }
 
-// Products reports whether the score is the inner product of a prepared row (Prepare) and another
-// row.
+// Products reports whether a score is an inner product of two rows, one of which Prepare has
+// changed.
 func (r *Rater) Products() bool { return r.Score != Cosine && r.Score != MLP }
 
-// Prepare turns an embedding, in place, into a row that can be the first argument of Rate.
+// Prepare turns an embedding, in place, into a row that Rate accepts as its first argument.
 func (r *Rater) Prepare(a []float32) {
 	if r.Score == DistMult {
 		for i, x := range r.Values[0] {
@@ -56,7 +57,7 @@ func (r *Rater) Prepare(a []float32) {
 }
 
 // Outputs appends to z the K outputs for a link with a label, whose ends have the embeddings a and
-// b. It takes O(K D), with an MLP O(D D + K D).
+// b. It takes O(K D) time, or O(D D + K D) with an MLP.
 func (r *Rater) Outputs(z, a, b []float32) []float32 {
 	width, begin := len(a), len(z)
 	row := make([]float32, width)
@@ -83,8 +84,8 @@ func (r *Rater) Outputs(z, a, b []float32) []float32 {
 	return z
 }
 
-// Rate returns the score of a link that is ranked. One end has the embedding b; the argument a is
-// the other end's embedding after Prepare. It takes O(D), with an MLP O(D D).
+// Rate returns the score of a link that is ranked. The argument b is the embedding of one end, and
+// a the embedding of the other end after Prepare. It takes O(D) time, or O(D D) with an MLP.
 func (r *Rater) Rate(a, b []float32) float32 {
 	switch r.Score {
 	case Cosine:
@@ -109,13 +110,14 @@ func (r *Rater) Rate(a, b []float32) float32 {
 // Square returns the square of a row's length.
 func (r *Rater) Square(a []float32) float64 { return float64(dot(a, a)) }
 
-// hostScorer is a Scorer whose values and gradients have copies on the host.
+// hostScorer is a Scorer with copies of its values and gradients on the host.
 type hostScorer struct {
 	Scorer
 	values, grads [][]float32
-	// For a chunk of pairs of an MLP: the products of the ends' embeddings, and the hidden rows.
+	// For a chunk of pairs of an MLP: the products of the two embeddings of each pair, and the
+	// hidden rows.
 	rows [2][]float32
-	sums []float32 // [D,D] gradient of the weights W, summed
+	sums []float32 // [D,D] gradient of W, added up over chunks
 }
 
 // load copies the values to the host.
@@ -138,7 +140,7 @@ func (s *hostScorer) store(dev compute.Device) {
 	}
 }
 
-// hidden computes the hidden rows of an MLP for pairs, before the activation.
+// hidden computes, for each pair, the hidden row of an MLP before the activation.
 func (s *hostScorer) hidden(dev compute.Device, z compute.Matrix, pairs []int32) (x, h,
 	d compute.Matrix) {
 	n, width := len(pairs)/2, z.Cols
@@ -193,8 +195,8 @@ func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
 	return score
 }
 
-// back adds the gradients of an MLP's parameters and inputs, given the gradients of its scores,
-// slopes.
+// back adds to the gradients of an MLP's parameters and inputs. The argument slopes has the
+// gradients of the scores.
 func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int32,
 	slopes []float32) {
 	width, outputs := z.Cols, len(s.values[3])

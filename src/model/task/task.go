@@ -1,6 +1,7 @@
-// Package task is the table of what models are trained for: what is known of a vertex, the loss,
-// the metrics that judge a model, and what a prediction is. Other packages use the fields of a row,
-// and never test which task it is. A new task is a row of the table and a file with what it does.
+// Package task has the table of tasks that models are trained for. A row says what a label is, how
+// the loss is computed, which metrics judge a model, and what a prediction is. Other packages use
+// the fields of a row, and never test which task it is. To add a task, write a row of the table and
+// a file with its functions.
 package task
 
 import (
@@ -13,67 +14,76 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// None is the name for a graph without labels. Its labels.npy has classes that are all -1.
+// None is the name of the task of a graph without labels. In its labels.npy all classes are -1.
 const None = "none"
 
-// Task is a row of the table. A label is what is known of one vertex, a row of labels.npy.
+// Task is a row of the table of tasks. A label is what is known of one vertex: a row of labels.npy.
 type Task struct {
 	Name string // name in meta.json and in the metadata of model files
-	Has  string // what a vertex or a link has, in words, for messages
+	Has  string // words for messages that say what a vertex or a link has, such as a class
 	Loss string // name of the loss
 
-	DType   string // element type of labels.npy and of predictions
-	Wide    bool   // a label has a number for each output of the model, otherwise a single number
-	Numbers bool   // outputs are numbers, scaled back by Scale.Undo; otherwise scores of classes
-	Column  string // name of the label's column in tables, unless Wide
+	DType string // element type of labels.npy and of predictions
+	// whether a label has a number for each output of the model, and not a single number
+	Wide bool
+	// whether outputs are numbers, which Scale.Undo scales back; otherwise they are scores of
+	// classes
+	Numbers bool
+	Column  string // name of the label's column in tables; not used if Wide is set
 	File    string // name of the file of the seeds' labels in a directory of minibatches
 	Metrics []*Metric
-	Embeds  bool // outputs are embeddings with the width of hidden rows, and seeds are links
-	// Links are ranked among negatives. If Embeds is set and Ranks is not, each link has a label.
+	// whether seeds are links and outputs are embeddings, with the width of hidden rows
+	Embeds bool
+	// Whether links are ranked among negatives. If Embeds is set and Ranks is not, each link has a
+	// label.
 	Ranks bool
 
 	// Minibatch computes the loss of a minibatch.
 	Minibatch LossFunc
-	// Queued is Minibatch on a device that computes the loss alone, so that the host need not wait.
-	// If nil, the host must take part.
+	// Queued does what Minibatch does, on a device that computes the loss without the host, so that
+	// the host need not wait. It is nil if the host must take part.
 	Queued QueuedLossFunc
-	// Changed returns the loss with an objective, which Objective.check must have accepted. If nil,
-	// the task has only its plain loss.
+	// Changed returns the loss with an objective, which Objective.check must have accepted. It is
+	// nil if the loss of the task cannot be changed.
 	Changed func(o Objective) LossFunc
 
-	// Fault says what is wrong with a label. It returns "" if the label is valid.
+	// Fault returns what is wrong with a label, or "" if the label is valid.
 	Fault func(label []byte, outputs int) string
-	// Facts returns how many sums over labels alone the task's metrics need (Tally.Facts).
+	// Facts returns the number of sums over labels alone that the task's metrics need
+	// (Tally.Facts).
 	Facts func(outputs int) int
-	// Truth reports whether the vertex has a label. If not, the vertex is not used as a seed and is
-	// not judged. Truth also adds what the label says to facts, unless facts is nil.
+	// Truth reports whether label is one, or stands for no label. A vertex without a label is not
+	// used as a seed and is not judged. Unless facts is nil, Truth also adds to facts what the
+	// label contributes.
 	Truth func(label []byte, facts []float64) bool
-	// Class returns the class of a label, or -1. It is nil if the task's labels are not single
-	// classes.
+	// Class returns the class of a label, or -1. It is nil if a label of the task is not a single
+	// class.
 	Class func(label []byte) int32
 	// Judge compares the outputs z of a vertex with its label, and adds the result to t.Sums and
 	// t.Shortfall.
 	Judge func(t *Tally, z []float32, label []byte)
 
-	// Predict sets label to the prediction that follows from the outputs z. Probabilities sets y to
-	// the probabilities that follow from z.
+	// Predict sets label to the prediction for the outputs z. Probabilities sets y to the
+	// probabilities for the outputs z.
 	Predict       func(label []byte, z []float32)
 	Probabilities func(y, z []float32)
-	// Cells appends to line the text of a label. The function name returns the name of a class.
+	// Cells appends the text of a label to line, as cells of a table. The function name returns the
+	// name of a class.
 	Cells func(line []string, label []byte, name func(class int) string) []string
 }
 
 var tasks = []*Task{&multiclass, &multilabel, &regression, &links, &linkClasses, &linkNumbers}
 
-// Register adds a task to the table and returns the function that removes it.
+// Register adds a task to the table. It returns a function that removes the task again.
 func Register(t *Task) (remove func()) {
 	tasks = append(tasks, t)
 	return func() { tasks = slices.DeleteFunc(tasks, func(o *Task) bool { return o == t }) }
 }
 
-// LossFunc returns the loss of n rows of logits with labels [n], added up and divided by
-// globalSeeds, and the Sums of the predictions. It writes the gradient to dlogits, unless dlogits
-// is an empty Matrix. With no rows all results are zero. Waits for the device.
+// LossFunc is a function that returns the loss of n rows of logits with labels [n], and the Sums of
+// the predictions. The loss is added up over the rows and divided by globalSeeds. It writes the
+// gradient to dlogits, unless dlogits is an empty Matrix. If there are no rows, all results are
+// zero. Waits for the device.
 type LossFunc func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte,
 	globalSeeds int) Stats
 
@@ -81,7 +91,8 @@ type LossFunc func(dev compute.Device, dlogits, logits compute.Matrix, labels []
 type QueuedLossFunc func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte,
 	globalSeeds int, to *compute.QueuedLoss)
 
-// Stats are the loss and the sums of one minibatch, or one rank's share of them.
+// Stats are the loss and the sums of a minibatch. If ranks share a minibatch, they may be one
+// rank's share.
 type Stats struct {
 	Loss float64 // sum over seeds, divided by the number of seeds of all ranks
 	Sums
@@ -95,8 +106,9 @@ func Find(name string) *Task {
 	return nil
 }
 
-// Stored returns the task that says what the labels in labels.npy are. For None it is Multiclass.
-// For all tasks of links it is Links, in which vertices have no labels.
+// Stored returns the task whose form the labels in labels.npy have, for a graph of the task called
+// name. For None it is Multiclass. For all tasks of links it is Links, in which vertices have no
+// labels.
 func Stored(name string) *Task {
 	switch t := Find(name); {
 	case t == nil:
@@ -108,7 +120,8 @@ func Stored(name string) *Task {
 	}
 }
 
-// Labelling returns the task called name if it is one in which links have labels, otherwise nil.
+// Labelling returns the task called name if links have labels in this task. Otherwise it returns
+// nil.
 func Labelling(name string) *Task {
 	if t := Find(name); t != nil && t.Embeds && !t.Ranks {
 		return t
@@ -151,7 +164,7 @@ func (t *Task) LabelBytes(outputs int) int {
 
 func (t *Task) element() int { return int(t.DType[2] - '0') }
 
-// Labels holds the labels of vertices or seeds, one after the other. The zero Labels has none.
+// Labels has the labels of vertices or seeds, one after the other. The zero Labels has no labels.
 type Labels struct {
 	Data  []byte
 	Width int // bytes of one label
@@ -160,13 +173,13 @@ type Labels struct {
 // Row returns the label of vertex v.
 func (l Labels) Row(v int) []byte { return l.Data[v*l.Width : (v+1)*l.Width] }
 
-// Of returns the labels of a file.
+// The method Of returns the labels in a file.
 func (t *Task) Of(f *npy.File, outputs int) (Labels, error) {
 	rows, err := f.Rows(t.element())
 	return Labels{rows, t.LabelBytes(outputs)}, err
 }
 
-// Check returns an error for the first label that is not valid.
+// Check returns an error for the first label that is not valid. The error gives the reason.
 func (t *Task) Check(l Labels, outputs int) error {
 	for v := range len(l.Data) / max(1, l.Width) {
 		if fault := t.Fault(l.Row(v), outputs); fault != "" {
@@ -177,7 +190,7 @@ func (t *Task) Check(l Labels, outputs int) error {
 	return nil
 }
 
-// The method of returns the word for what has a label: link or vertex.
+// The method of returns the name of what has a label in this task: link or vertex.
 func (t *Task) of() string {
 	if t.Embeds && !t.Ranks {
 		return "link"
@@ -186,7 +199,7 @@ func (t *Task) of() string {
 }
 
 // Labelled reports whether vertex v may be in a split of a graph with the task called name. It may
-// if it has a label, or if vertices have no labels in this task.
+// be if it has a label, or if no vertex has a label in this task.
 func Labelled(name string, l Labels, v int) bool {
 	if Find(name) == nil {
 		return true
@@ -194,13 +207,13 @@ func Labelled(name string, l Labels, v int) bool {
 	return Stored(name).Truth(l.Row(v), nil)
 }
 
-// mostClasses is a number of classes that even a small graph may have. The number of classes is
+// mostClasses is a plausible number of classes even for a small graph. The number of classes is
 // also the width of a model's output.
 const mostClasses = 1 << 16
 
-// CheckClasses returns an error for an implausible number of classes, because a damaged number
-// would make a huge model. If labels have a column for each class, the size of labels.npy bounds
-// the number already. Otherwise no array does.
+// CheckClasses returns an error if the number of classes is implausible, because a damaged number
+// would make a huge model. If labels have a column for each class, the size of labels.npy already
+// limits the number, and CheckClasses does not.
 func CheckClasses(name string, classes int, vertices int64) error {
 	if classes < 0 || !Stored(name).Wide && int64(classes) > max(vertices, mostClasses) {
 		return fmt.Errorf("%d classes are too many for a graph with %d vertices", classes, vertices)
@@ -208,8 +221,9 @@ func CheckClasses(name string, classes int, vertices int64) error {
 	return nil
 }
 
-// Choose returns the metric called asked. For "auto" it returns the task's metric that is only for
-// this number of outputs or, if there is none, the task's first metric.
+// Choose returns the metric called asked. If asked is "auto", it returns the task's metric that is
+// meant for just this number of outputs. If there is no such metric, it returns the task's first
+// metric.
 func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 	usual := t.Metrics[0]
 	for _, m := range t.Metrics {
@@ -234,8 +248,8 @@ func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 		usual.Name)
 }
 
-// QueuedLossWith returns the loss, changed by an objective, that the device computes alone, so that
-// the host need not wait. It returns nil if the host must take part.
+// QueuedLossWith returns the loss, changed by an objective, in the form that the device computes
+// without the host. It returns nil if the host must take part.
 func (t *Task) QueuedLossWith(o Objective) QueuedLossFunc {
 	if o.plain() && !t.Embeds {
 		return t.Queued
@@ -243,7 +257,7 @@ func (t *Task) QueuedLossWith(o Objective) QueuedLossFunc {
 	return nil
 }
 
-// share returns 1/n, or 0 if n is 0: if no rank has seeds.
+// share returns 1/n. It returns 0 if n is 0, which means that no rank has seeds.
 func share(n int) float32 {
 	if n == 0 {
 		return 0
@@ -251,13 +265,13 @@ func share(n int) float32 {
 	return 1 / float32(n)
 }
 
-// argmax returns the first position of the largest element, or any position if one is NaN. It
-// compares integers in the order of the elements and then of their positions, without a branch that
-// a processor could guess wrong.
+// argmax returns the first position of the largest element. If an element is NaN, the result may be
+// any position. For each element it makes an integer that orders by element and then by position,
+// and takes the largest. So there is no branch that a processor could predict wrongly.
 func argmax(z []float32) int32 {
 	best := int64(math.MinInt64)
 	for c, x := range z {
-		bits := int32(math.Float32bits(x + 0)) // + 0: -0 is as large as 0
+		bits := int32(math.Float32bits(x + 0)) // adding 0 turns -0 into 0, which is equally large
 		best = max(best, int64(bits^bits>>31&math.MaxInt32)<<32|int64(^uint32(c)))
 	}
 	return int32(^uint32(best))
