@@ -1,11 +1,12 @@
 //go:build cgo
 
-// Package kernels compiles the C kernels of cpu/ into the program that imports it; the CUDA kernels
-// are a library of their own. Each C file here includes sources of cpu/, the vector ones for one
-// SIMD level. src/devices/compute/cpu calls them. Builds with the race detector, which sees no C,
-// and with the tag light, for tests of other things, use -O1 and short strips: these change no
-// number, and compile in a fifth of the time. -g1 leaves out where variables lie, which takes half
-// of the compiler's time.
+// Package kernels compiles the C kernels of cpu/ into the program that imports it. The CUDA kernels
+// are a separate library. Each C file in this directory includes sources of cpu/; for vector
+// kernels there is one such file for each SIMD level. Package src/devices/compute/cpu calls the
+// kernels. Builds with the race detector, which does not check C, and with the tag light, which is
+// for tests of other packages, use -O1 and short strips. These give the same numbers and compile in
+// a fifth of the time. The flag -g1 leaves the places of variables out of the debug information,
+// which would take half of the compiler's time.
 package kernels
 
 /*
@@ -18,9 +19,9 @@ import "C"
 
 import "embed"
 
-// sources makes go build look at the files that C includes here, which it does not see by itself:
-// without it, a build after an update would link old kernels. The linker drops sources, since
-// nobody reads it.
+// The variable sources makes go build notice changes of files that the C files here include.
+// Without it, a build after an update would link old kernels. No code reads the variable, so the
+// linker leaves it out.
 //
-//go:embed cpu/*.c cpu/*.h include
+// go:embed cpu/*.c cpu/*.h include
 var sources embed.FS

@@ -1,5 +1,6 @@
-// BatchNorm and what follows it: sums over the rows of a column in chunks, and maps. In a map a
-// thread takes neighbouring columns of some rows, and computes the factors of the columns once.
+// BatchNorm, and the activation and dropout after it. There are two kinds of kernels: sums of
+// columns over chunks of rows, and maps, which compute each element by itself. In a map, a thread
+// has neighbouring columns of some rows, and computes the factors of these columns once.
 #include "rows.cuh"
 #include "then.cuh"
 
@@ -32,10 +33,11 @@ __global__ void BY_CHUNK variances(float *variance, int64_t rows, int64_t cols, 
         variance[j] = add_in_order(partial + j, cols, chunks) / static_cast<float>(rows);
 }
 
-constexpr int ROWS = 4; // rows of a thread in a map
+constexpr int ROWS = 4; // number of rows of a thread in a map
 
-// packs has the packs of a thread, of rows [rows,cols]. All are read before the first is written;
-// past the end the first is read again.
+// packs has the packs of one thread in a matrix [rows,cols]. All are read before the first is
+// written. If the thread has fewer rows than ROWS, its first pack is read again instead of the
+// missing ones.
 template <int N>
 struct packs {
     pack<float, N> of[ROWS];
@@ -56,7 +58,7 @@ struct packs {
     }
 };
 
-// stride_of returns how far the rows of a thread are apart.
+// stride_of returns the distance between the rows of a thread.
 __device__ inline int64_t stride_of(int lanes) {
     return static_cast<int64_t>(gridDim.x) * (blockDim.x / lanes);
 }
@@ -92,8 +94,8 @@ __global__ void forward(halognn_cuda_matrix y, int64_t rows, int64_t cols, int l
     }
 }
 
-// dy is taken back through what followed, in place if it is of float32; then the sums of dy*n and
-// of dy over the rows. partial [chunks,2,cols]
+// Backpropagates dy through activation and dropout, in place if it is of float32. Then it sums dy*n
+// and dy over the rows, where n is the normalised x. partial is [chunks,2,cols].
 template <typename D, typename Y>
 __global__ void BY_CHUNK parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols,
                                         D *dy, const float *x, const float *mean,

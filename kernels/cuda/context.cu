@@ -7,25 +7,25 @@
 
 namespace {
 
-// cuBLAS recommends 32 MiB on Hopper and 4 MiB on older devices; the larger size serves all.
+// cuBLAS recommends 32 MiB on Hopper and 4 MiB on older devices. All devices use the larger size.
 #ifdef HALOGNN_EMULATED
 constexpr size_t WORKSPACE = 1 << 12;
 #else
 constexpr size_t WORKSPACE = size_t{32} << 20;
 #endif
 
-// SLEEPING events let a thread that waits for them sleep, where cudaStreamSynchronize may spin.
+// A thread that waits for a SLEEPING event sleeps, where cudaStreamSynchronize may spin.
 constexpr unsigned SLEEPING = cudaEventDisableTiming | cudaEventBlockingSync;
 
-// told returns a code and clears the runtime's last error of the thread, which the next launch
-// would otherwise return again.
+// told returns a code of the CUDA runtime. If it is an error, told also clears the last error of
+// the thread, because otherwise the next launch would return it again.
 int told(int code) {
     if (code) cudaGetLastError();
     return code;
 }
 
-// open_parts makes the streams and handles of a context. On failure the caller closes those that
-// exist.
+// open_parts makes the streams and handles of a context. If it fails, the caller closes those that
+// have been made.
 int open_parts(halognn_cuda *c) {
     using namespace halognn;
     if (int e = cudaSetDevice(c->device)) return e;
@@ -73,7 +73,8 @@ int halognn_cuda_choose(int device, unsigned char *uuid, int64_t *available) {
     if (int e = cudaGetDeviceProperties(&p, device)) return told(e);
     std::memcpy(uuid, &p.uuid, sizeof p.uuid);
     if (int e = cudaSetDevice(device)) return told(e);
-    // Makes the context, which older runtimes would make later.
+    // This makes the device's context now. Without it, older runtimes would make it at a later
+    // call.
     if (int e = cudaFree(nullptr)) return told(e);
     if (int e = cudaMemGetInfo(&free, &all)) return told(e);
     *available = static_cast<int64_t>(free);
@@ -153,8 +154,8 @@ int halognn_cuda_free_host(halognn_cuda *c, void *p) {
     return told(cudaFreeHost(p));
 }
 
-// pin maps host memory, read-only if the device supports it, because pages of a file open for
-// reading are not writable.
+// pin maps host memory into the device's addresses. It maps it read-only if the device supports
+// this, because the pages of a file that is open for reading cannot be written.
 static int pin(halognn_cuda *c, void *host, size_t bytes, void **out) {
     int read_only = 0;
     if (int e =
@@ -230,7 +231,7 @@ int halognn_cuda_elapsed(halognn_cuda *c, void *begin, void *end, float *millise
 int halognn_cuda_copy_now(char *dst, const char *src, int64_t bytes) {
     if (bytes == 0) return 0;
     if (int e = cudaMemcpy(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault)) return told(e);
-    // between devices cudaMemcpy does not wait
+    // for copies between two devices, cudaMemcpy returns before the copy is complete
     return told(cudaStreamSynchronize(cudaStreamLegacy));
 }
 

@@ -12,25 +12,26 @@
 
 namespace halognn {
 
-// sums are what a gradient still needs after its products; halognn_cuda_settle makes them. b [cols]
-// gets the sums of the columns of dy [rows,cols], each element multiplied by that of times, unless
-// times is null. If total, b [1] gets the sum of these sums. If b2 is not null, nothing is summed:
-// b and b2 [rows,cols/2] get the halves of dy, of float32.
+// sums describes what a gradient still needs after its matrix products; halognn_cuda_settle
+// computes it. b [cols] gets the sums of the columns of dy [rows,cols]. If times is not null, each
+// element of dy is first multiplied by that of times. If total is true, b [1] gets the sum of all
+// columns. If b2 is not null, nothing is summed: b and b2 [rows,cols/2] get the left and the right
+// half of dy, in float32.
 struct sums {
     float *b, *b2;
     halognn_cuda_matrix dy, times;
     int64_t rows, cols;
-    float *chunks; // [chunks,cols], and one row more for a total
+    float *chunks; // [chunks,cols] sums of chunks; one row more if total is true
     bool total;
 };
 
-// pending are the sums that one launch makes.
+// pending has the sums that the next launch of halognn_cuda_settle computes.
 constexpr int PENDING = 4;
 struct pending {
     sums of[PENDING];
     int64_t items[PENDING];
-    uint32_t counters[PENDING]; // the first counter of each
-    uint32_t counted;           // number of all counters
+    uint32_t counters[PENDING]; // index of the first counter of each of the sums
+    uint32_t counted;           // number of counters of all sums
     int count;
 };
 
@@ -39,11 +40,12 @@ struct pending {
 struct halognn_cuda {
     int device;
     cudaStream_t streams[HALOGNN_STREAMS];
-    cudaEvent_t reached[HALOGNN_STREAMS]; // what sync waits for
+    cudaEvent_t reached[HALOGNN_STREAMS]; // events that sync waits for, one for each stream
     cublasHandle_t blas;
-    void *workspace;    // memory of cuBLAS: if fixed, results do not depend on earlier calls
-    uint32_t *arrived;  // [COUNTERS], zero between kernels, which count their threads in it
-    halognn::pending pending;       // what halognn_cuda_settle will do
+    // memory of cuBLAS; it is fixed so that results do not depend on earlier calls
+    void *workspace;
+    uint32_t *arrived;  // [COUNTERS] counters of finished threads, which are zero between kernels
+    halognn::pending pending;       // the sums that halognn_cuda_settle will compute
 };
 
 namespace halognn {
@@ -52,14 +54,14 @@ constexpr int BLOCK = 256;
 constexpr int WARP = 32;
 constexpr int64_t CHUNK = HALOGNN_CHUNK_ROWS;
 constexpr int64_t COUNTERS = int64_t{1} << 16;
-constexpr int NCCL_CODE = HALOGNN_NCCL_PENDING - 7;  // and from here on NCCL's
+constexpr int NCCL_CODE = HALOGNN_NCCL_PENDING - 7;  // codes from here on are NCCL's
 
-// nccl_error returns the text of a code of NCCL.
+// nccl_error returns the text of an error code of NCCL.
 const char *nccl_error(int code);
 
-// LAUNCH starts a kernel whose threads are independent of each other; LAUNCH_TOGETHER one whose
-// threads wait for each other or exchange values. For nvcc they are the same. In the emulation
-// (tests/emulate) the first kind is a loop.
+// LAUNCH starts a kernel whose threads are independent of each other. LAUNCH_TOGETHER starts a
+// kernel whose threads wait for each other or exchange values. With nvcc both do the same. In the
+// emulation (tests/emulate), LAUNCH runs the threads in a loop.
 #ifdef HALOGNN_EMULATED
 #define LAUNCH_EMULATED(c, stream, together, kernel, grid, ...)                                    \
     (emulated::count(__FILE__, #kernel),                                                           \
@@ -78,27 +80,28 @@ const char *nccl_error(int code);
     LAUNCH_TOGETHER_ON(c, HALOGNN_COMPUTE, kernel, grid, __VA_ARGS__)
 #define LAUNCH(c, kernel, grid, ...) LAUNCH_ON(c, HALOGNN_COMPUTE, kernel, grid, __VA_ARGS__)
 
-// on returns a stream of c, and makes its device current on the calling thread, which may be new.
+// The function on returns a stream of c. It also makes the device of c current on the calling
+// thread, which may not have used it yet.
 inline cudaStream_t on(halognn_cuda *c, int stream = HALOGNN_COMPUTE) {
-    cudaSetDevice(c->device); // cannot fail: it was valid when c was opened
+    cudaSetDevice(c->device); // cannot fail, because the device was valid when c was opened
     return c->streams[stream];
 }
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t chunks(int64_t rows) { return ceil_div(rows, CHUNK); }
 
-// blocks returns the grid of one thread an item.
+// blocks returns the grid of a kernel that has one thread for each item.
 inline dim3 blocks(int64_t items, int64_t per_block = BLOCK, unsigned y = 1) {
     return dim3(static_cast<unsigned>(ceil_div(items, per_block)), y, 1);
 }
 
-// item is the number of the calling thread in a grid of blocks().
+// item returns the number of the calling thread in a grid that blocks() has returned.
 __device__ inline int64_t item() {
     return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
-// pack is N neighbouring elements, read or written by one instruction where the address allows: 16
-// bytes at most.
+// pack is N neighbouring elements. If their address allows it, one instruction reads or writes up
+// to 16 bytes of them.
 template <typename T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack {
     T at[N];
@@ -118,8 +121,8 @@ __device__ inline uint32_t bits_of(uint32_t v) { return v; }
 __device__ inline uint32_t bits_of(float v) { return __float_as_uint(v); }
 #endif
 
-// store is one explicit instruction: nvcc compiles an assignment to N stores, in each of which a
-// warp writes every N-th word of a line.
+// store writes a pack. It uses one explicit instruction, because nvcc compiles an assignment to N
+// stores. In each of these a warp would write only every N-th word of a line.
 template <typename T, int N>
 __device__ inline void store(T *p, const pack<T, N> &v) {
 #ifdef HALOGNN_EMULATED
@@ -147,7 +150,7 @@ __device__ inline float to_float(float v) { return v; }
 __device__ inline float to_float(__half v) { return __half2float(v); }
 __device__ inline float to_float(int8_t v) { return static_cast<float>(v); }
 
-// bf16 is a bfloat16: the upper half of a float32.
+// bf16 is a bfloat16, which is the upper half of a float32.
 struct bf16 {
     uint16_t bits;
 };
@@ -158,7 +161,8 @@ __device__ inline float to_float(bf16 v) {
     return x;
 }
 
-// fits reports whether rows of cols elements of the given size at p can be read in packs of n.
+// fits reports whether rows at address p can be read in packs of n elements. The rows have cols
+// elements of the given size in bytes.
 inline bool fits(const void *p, int64_t cols, int size, int n) {
     const int bytes = size * n < 16 ? size * n : 16;
     return cols % n == 0 && reinterpret_cast<uintptr_t>(p) % bytes == 0;
@@ -167,13 +171,14 @@ inline bool fits(const halognn_cuda_matrix &m, int64_t cols, int n) {
     return m.stride % n == 0 && fits(m.of, cols, m.bf16 ? sizeof(bf16) : sizeof(float), n);
 }
 
-// place_in returns where element (row, col) of a matrix lies.
+// place_in returns the index of element (row, col) in the array of a matrix.
 __device__ inline int64_t place_in(const halognn_cuda_matrix &m, int64_t cols, int64_t row,
                                    int64_t col) {
     return row * (m.stride ? m.stride : cols) + col;
 }
 
-// lanes returns the number of threads that share a row of cols elements, each taking n at a time.
+// lanes returns the number of threads that share a row of cols elements, if each reads n elements
+// at a time.
 inline int lanes(int64_t cols, int n) {
     const int64_t packs = ceil_div(cols, n);
     return static_cast<int>(packs < WARP ? packs : WARP);

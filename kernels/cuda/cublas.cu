@@ -1,4 +1,4 @@
-// Loading cuBLAS.
+// Loads cuBLAS.
 #include "cublas.cuh"
 #include "halognn_cuda.h"
 
@@ -16,17 +16,18 @@ blas_functions cublas;
 
 namespace {
 
-std::mutex one;   // guards what follows
-bool loaded;      // cublas is of a library that has made a handle
-std::string why;  // why it is not loaded
+std::mutex one;   // guards the variables below
+bool loaded;      // whether cublas has the functions of a library that has made a handle
+std::string why;  // the reasons why no library could be loaded
 
-// opened is a library that has all functions; library is NULL if there is none.
+// opened is a library that has all functions. If it could not be opened, the field library is NULL.
 struct opened {
     void *library;
     blas_functions functions;
 };
 
-// open_blas opens the library of that name or path, or adds to why.
+// open_blas opens the library with a name or path. If it fails, it adds the reason to the variable
+// why.
 opened open_blas(const std::string &path) {
     const auto fail = [](const std::string &text) {
         why += (why.empty() ? "" : "; ") + text;
@@ -45,9 +46,9 @@ opened open_blas(const std::string &path) {
     return o;
 }
 
-// names returns what to try, in order.
+// names returns the libraries to try, in this order.
 std::vector<std::string> names() {
-#ifdef HALOGNN_EMULATED // the one in this library, whatever a GPU would take
+#ifdef HALOGNN_EMULATED // the emulated cuBLAS in this library, or what the test names
     if (const char *list = std::getenv("HALOGNN_EMULATED_CUBLAS")) {
         std::vector<std::string> all;
         std::istringstream text(list);
@@ -60,7 +61,7 @@ std::vector<std::string> names() {
 #else
     const char *path = std::getenv("HALOGNN_CUBLAS_LIB");
     if (path != nullptr && *path != 0) return {path};
-    // the one of the CUDA that this was compiled with, or else another
+    // first the library of the CUDA version that this was compiled with, then other versions
     constexpr int own = CUDART_VERSION / 1000;
     std::vector<std::string> all{"libcublas.so." + std::to_string(own)};
     for (int version : {13, 12, 11})
@@ -90,13 +91,13 @@ int new_blas(cublasHandle_t *handle) {
         const opened o = open_blas(name);
         if (o.library == nullptr) continue;
         const cublasStatus_t status = o.functions.create(handle);
-        // Another library would lack memory too.
+        // if memory is short, another library would not get any either
         if (status == CUBLAS_STATUS_SUCCESS || status == CUBLAS_STATUS_ALLOC_FAILED) {
             cublas = o.functions;
             loaded = true;
             return blas_code(status);
         }
-        // It stays open: it may have begun something.
+        // the library stays open, because it may have started threads or work
         why += (why.empty() ? "" : "; ") + name + ": " + o.functions.text(status);
     }
     return NO_BLAS;

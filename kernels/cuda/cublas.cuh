@@ -1,11 +1,11 @@
-// The part of cuBLAS that halognn uses, loaded when the first device is opened: so the library runs
-// with the cuBLAS of any CUDA from 11.4 on, whichever it was compiled with.
+// The part of cuBLAS that halognn uses. It is loaded when the first device is opened. So the
+// library runs with the cuBLAS of any CUDA from 11.4 on, whatever version it was compiled with.
 #pragma once
 
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
-// type, name here, symbol, parameters
+// The functions: result type, name in this code, symbol in the library, parameters.
 #define BLAS_FUNCTIONS(F)                                                                         \
     F(cublasStatus_t, create, cublasCreate_v2, (cublasHandle_t * h))                              \
     F(cublasStatus_t, destroy, cublasDestroy_v2, (cublasHandle_t h))                              \
@@ -34,15 +34,17 @@ struct blas_functions {
 };
 extern blas_functions cublas;
 
-constexpr int BLAS_CODE = 100000;            // codes from here on are cuBLAS's
-constexpr int NO_BLAS = BLAS_CODE + 99;      // but this: cuBLAS is not loaded
+// error codes from here on are those of cuBLAS plus this
+constexpr int BLAS_CODE = 100000;
+constexpr int NO_BLAS = BLAS_CODE + 99;      // the code for: cuBLAS is not loaded
 
-// new_blas makes a handle. The first time, it loads the first cuBLAS that can make one.
+// new_blas makes a handle. The first call loads cuBLAS: the first of several libraries that can
+// make a handle.
 int new_blas(cublasHandle_t *handle);
-// blas_error returns the text of one of these codes.
+// blas_error returns the text of an error code of cuBLAS.
 const char *blas_error(int code);
 
-// blas_code converts a status.
+// blas_code converts a status of cuBLAS to an error code.
 inline int blas_code(cublasStatus_t s) {
     return s == CUBLAS_STATUS_SUCCESS ? 0 : BLAS_CODE + static_cast<int>(s);
 }

@@ -1,10 +1,12 @@
-// Minibatches of kinds neighbour and labor, drawn on the device in the bits of the host's sampler
-// (src/topology/sample/hop.go, labor.go): every vertex draws from a random sequence of its own, or
-// takes the neighbours with the smallest random numbers; rows of at most fanout edges are taken
-// whole; vertices are numbered in the order of the first edge that finds them.
+// Draws minibatches of the kinds neighbour and labor on the device. The result has the same bits as
+// that of the host's sampler (src/topology/sample/hop.go, labor.go). For kind neighbour, every
+// vertex has a random sequence of its own. For kind labor, it takes the neighbours with the
+// smallest random numbers. A vertex with at most fanout in-edges takes all of them. New vertices
+// are numbered in the order of the first edges that reach them.
 //
-// The host does not know how many vertices and edges a hop has: grids are as large as the bounds
-// allow, and threads read the numbers from the header. No block waits for another.
+// The host does not know how many vertices and edges a hop has. So grids are as large as the bounds
+// allow, and threads read the real numbers from the header. No block waits for another. The kernels
+// are:
 //
 //	locate    rows of the destinations; edges by piece, then before each piece
 //	rows      the row pointers
@@ -17,8 +19,10 @@
 //	count, offset, fill, order, order_long   the transpose
 //	lack, list   vertices whose rows lie elsewhere
 //
-// A piece is what a warp counts at once. The map is dense and never cleared: tags count down from
-// minibatch to minibatch, so entries of earlier ones are greater than any claim.
+// A piece is PIECE consecutive items, which one warp counts. The map has an entry for each vertex
+// of the graph and is never cleared. An entry begins with a tag, which is smaller in each minibatch
+// than in the one before. So entries of earlier minibatches are greater than any claim, and lose
+// against it.
 #include "reduce.cuh"
 #include "then.cuh"
 #include "warp.cuh"
@@ -29,36 +33,42 @@
 namespace halognn {
 namespace {
 
-constexpr int WORDS = 8; // words of 32 bits in a piece
+constexpr int WORDS = 8; // 32-bit words of marks in a piece
 constexpr int64_t PIECE = WORDS * WARP;
-constexpr int SUMS = 4; // sums of pieces that a lane reads at once
-constexpr int KEPT = 128; // candidates of a destination that draws by numbers
+constexpr int SUMS = 4; // number of sums of pieces that a lane reads at once
+// room for the candidates of a destination, for draws by the smallest numbers
+constexpr int KEPT = 128;
 static_assert(KEPT >= HALOGNN_FANOUT, "a row keeps at least the fanout, and at most KEPT");
-constexpr int64_t LONG = 1024;     // a warp orders a segment of more edges
-constexpr int64_t ORDERERS = 1024; // warps that order such segments
+constexpr int64_t LONG = 1024;     // a segment of more edges than this is ordered by a warp
+constexpr int64_t ORDERERS = 1024; // number of warps that order such segments
 constexpr uint64_t GOLDEN = 0x9e3779b97f4a7c15ull;
 constexpr uint32_t ALL = 0xffffffffu;
 
-using word64 = unsigned long long; // what atomics have instead of uint64_t
+using word64 = unsigned long long; // the 64-bit type of atomic operations, which have no uint64_t
 
-// scratch is memory that a hop leaves to the next.
+// scratch is memory in which the kernels of a hop leave results to each other.
 struct scratch {
     uint32_t *arrived, *longs;  // counters
     int64_t *begin, *degree;    // [destinations]
-    int64_t *first;             // [destinations] number of its first edge
-    int64_t *sums;              // [pieces] sum of each piece, later of those before it
-    int32_t *drawn, *ends;      // [edges] the neighbour and the destination
-    int32_t *ends_of;           // [edges, self edges too] the destination
-    uint32_t *values;           // [edges] what the map says
-    uint32_t *won, *before;     // [edges or vertices / 32] a bit each; those before in the piece
-    int32_t *loose;             // [edges, self edges too] edges of each source, in any order
-    int32_t *cursor;            // [sources] number of its edges, then of those placed
+    int64_t *first;             // [destinations] number of the destination's first edge
+    // [pieces] sum of each piece; later, the sum of the pieces before it
+    int64_t *sums;
+    int32_t *drawn, *ends;      // [edges] neighbour that was drawn, and destination
+    int32_t *ends_of;           // [edges, including self edges] destination
+    uint32_t *values;           // [edges] entry of the map for the neighbour
+    // [edges or vertices / 32] a mark for each edge or vertex, 32 in a word; number of marks before
+    // this word in its piece
+    uint32_t *won, *before;
+    int32_t *loose;             // [edges, including self edges] edges of each source, in any order
+    // [sources] number of the source's edges, later of its edges that are in place
+    int32_t *cursor;
     int32_t *long_ones;         // sources with more than LONG edges
 };
 
 __host__ __device__ inline int64_t pieces(int64_t n) { return (n + PIECE - 1) / PIECE; }
 
-// lay_out sets what scratch points to, for the bounds of a drawing, and returns its bytes.
+// lay_out sets the pointers of scratch, for the bounds of a drawing. It returns the number of bytes
+// of scratch.
 int64_t lay_out(const halognn_cuda_drawing &w, scratch *s) {
     int64_t destinations = 1, edges = 1, vertices = w.num_seeds;
     for (int h = 0; h < w.hops; h++) {
@@ -69,7 +79,8 @@ int64_t lay_out(const halognn_cuda_drawing &w, scratch *s) {
     }
     const int64_t all = edges + (w.self ? destinations : 0), most = all > vertices ? all : vertices;
     int64_t at = HALOGNN_DRAW_COUNTERS;
-    const auto base = reinterpret_cast<uintptr_t>(w.scratch); // 0 for its size alone
+    // 0 if only the number of bytes is wanted
+    const auto base = reinterpret_cast<uintptr_t>(w.scratch);
     auto take = [&](auto *&p, int64_t n) {
         p = reinterpret_cast<std::remove_reference_t<decltype(p)>>(base + at);
         at += ceil_div(n * static_cast<int64_t>(sizeof *p), 256) * 256;
@@ -93,7 +104,7 @@ int64_t lay_out(const halognn_cuda_drawing &w, scratch *s) {
     return at;
 }
 
-// one is a hop as its kernels see it.
+// The struct one has what the kernels of one hop need.
 struct one {
     halognn_cuda_topology of;
     halognn_cuda_drawn *drawn;
@@ -106,7 +117,8 @@ struct one {
     __device__ int64_t sources() const { return drawn->vertices[h + 1]; }
     __device__ int64_t edges() const { return drawn->edges[h]; }
     __device__ int64_t all_edges() const { return edges() + (self ? destinations() : 0); }
-    // taken returns how many edges a destination draws: none if all of them would exceed the bound.
+    // taken returns the number of edges that a destination draws. It returns 0 for all destinations
+    // if together they would exceed the bound.
     __device__ int64_t taken(int64_t degree) const {
         return edges() == 0 ? 0 : wants(degree);
     }
@@ -115,7 +127,8 @@ struct one {
     }
 };
 
-// before_in_warp returns the sum of v over the lanes before, and in *all over all of them.
+// before_in_warp returns the sum of v over the lanes before this one. It sets *all to the sum over
+// all lanes of the warp.
 __device__ inline int64_t before_in_warp(int64_t v, int64_t *all) {
     int64_t sum = v;
     const int lane = static_cast<int>(my_lane());
@@ -127,8 +140,9 @@ __device__ inline int64_t before_in_warp(int64_t v, int64_t *all) {
     return sum - v;
 }
 
-// add_pieces is called by all warps of a grid, each with the sum of its piece; the last warp
-// replaces the sums by those before each of n pieces, and returns true and their total.
+// add_pieces is called by all warps of a grid, each with the sum of its piece. The last warp to
+// call it replaces each of the n sums by the sum of all pieces before it. It gets the total of all
+// pieces and the result true; other warps get false.
 __device__ inline bool add_pieces(const scratch &s, int64_t n, int64_t sum, int64_t *total) {
     int last = 0;
     if (my_lane() == 0) {
@@ -154,7 +168,8 @@ __device__ inline bool add_pieces(const scratch &s, int64_t n, int64_t sum, int6
     return true;
 }
 
-// mark counts which lanes of a word of the calling warp's piece say yes.
+// mark sets the marks of 32 items, one for each lane of the calling warp. The argument yes says
+// whether the lane's item is marked. *running counts the marks of the warp's piece.
 __device__ inline void mark(const scratch &s, int64_t i, int64_t n, bool yes, int64_t *running) {
     const uint32_t bits = __ballot_sync(ALL, yes);
     if (my_lane() == 0 && i < n) {
@@ -164,19 +179,19 @@ __device__ inline void mark(const scratch &s, int64_t i, int64_t n, bool yes, in
     *running += __popc(bits);
 }
 
-// rank returns how many before i were marked.
+// rank returns the number of marked items before item i.
 __device__ inline int64_t rank(const scratch &s, int64_t i) {
     return s.sums[i / PIECE] + s.before[i / WARP] +
            __popc(s.won[i / WARP] & ((1u << i % WARP) - 1));
 }
 
-// frontier is that of the hops so far.
+// frontier has the vertices of all hops so far, in the order of their local numbers.
 struct frontier {
     int32_t *vertices, *original;
     uint64_t *refs;
 };
 
-// settle makes v the vertex of the frontier with this local number.
+// settle puts v into the frontier under a local number.
 __device__ inline void settle(const halognn_cuda_topology &of, const frontier &f,
                               int64_t local, int32_t v) {
     f.vertices[local] = v;
@@ -207,7 +222,7 @@ __global__ void locate(one o, frontier f) {
         int64_t degree = o.of.indptr[v + 1] - begin;
         if (begin < 0 || degree < 0 || degree > o.of.edges - begin)
             o.drawn->fault = 1, degree = 0;
-        // a seed that is given twice
+        // the same seed is given twice
         if (o.h == 0 && o.of.map[v] != (o.tag | static_cast<uint32_t>(d))) o.drawn->fault = 1;
         s.begin[d] = begin;
         s.degree[d] = degree;
@@ -215,7 +230,8 @@ __global__ void locate(one o, frontier f) {
     }
     int64_t total;
     if (!add_pieces(s, pieces(n), warp_sum(sum), &total) || my_lane() != 0) return;
-    if (total > o.hop.edges) o.drawn->fault = 1, total = 0; // rows overlap
+    // the rows of destinations overlap, so the graph is damaged
+    if (total > o.hop.edges) o.drawn->fault = 1, total = 0;
     o.drawn->edges[o.h] = total;
 }
 
@@ -242,7 +258,7 @@ __global__ void rows(one o) {
     }
 }
 
-// below returns a number in [0,n), n >= 1: sample.stream.below.
+// below returns a random number in [0,n), for n >= 1, as sample.stream.below does on the host.
 __device__ inline uint64_t below(uint64_t *state, uint64_t n) {
     uint64_t word = mix64(*state += GOLDEN);
     if (word * n < n)
@@ -251,12 +267,13 @@ __device__ inline uint64_t below(uint64_t *state, uint64_t n) {
     return __umul64hi(word, n);
 }
 
-// sequence_of keys the draws of destination d, and its edges in the digest.
+// sequence_of returns the start of destination d's random sequence. It is also the key of d's edges
+// in the digest.
 __device__ inline uint64_t sequence_of(const one &o, const frontier &f, int64_t d) {
     return mix64(o.hop.word ^ static_cast<uint32_t>(f.original[d]));
 }
 
-// neighbour returns the vertex at a position of the indices.
+// neighbour returns the vertex at index `at` of the array of in-neighbours.
 __device__ inline int32_t neighbour(const one &o, int64_t at) {
     const int32_t v = o.of.indices[at];
     if (v >= 0 && v < o.of.vertices) return v;
@@ -264,8 +281,8 @@ __device__ inline int32_t neighbour(const one &o, int64_t at) {
     return 0;
 }
 
-// take makes v the source of an edge of destination d, one of n. It returns what the edge adds to
-// the digest.
+// take makes v the source of an edge of destination d. The argument n is the number of vertices so
+// far. It returns the number that the edge adds to the digest.
 __device__ inline uint64_t take(const one &o, int64_t n, int64_t d, uint64_t sequence,
                                 int64_t edge, int32_t v) {
     o.s.drawn[edge] = v;
@@ -274,7 +291,7 @@ __device__ inline uint64_t take(const one &o, int64_t n, int64_t d, uint64_t seq
     return mix64(sequence ^ static_cast<uint32_t>(o.of.original[v]));
 }
 
-// add_to_digest is called by all lanes of a warp.
+// add_to_digest adds the sum of all lanes to the digest. All lanes of a warp must call it.
 __device__ inline void add_to_digest(const one &o, uint64_t sum) {
     sum = warp_sum(sum);
     if (my_lane() == 0 && sum != 0)
@@ -291,7 +308,9 @@ __global__ void draw(one o, frontier f) {
         uint64_t state = sequence, seen = 0, picks[HALOGNN_FANOUT];
         for (int64_t i = 0; i < taken; i++) {
             uint64_t pick = static_cast<uint64_t>(i);
-            if (taken < degree) { // Floyd: the last number in the place of one that is taken
+            // Floyd's method: if a number was already drawn, the largest possible number takes its
+            // place
+            if (taken < degree) {
                 const uint64_t last = static_cast<uint64_t>(degree - taken + i);
                 pick = below(&state, last + 1);
                 bool again = seen >> pick % 64 & 1;
@@ -310,7 +329,8 @@ __global__ void draw(one o, frontier f) {
     add_to_digest(o, sum);
 }
 
-// number_of returns the number of a vertex with this original id: sample.numbers.of.
+// number_of returns the random number of the vertex with this original id, as sample.numbers.of
+// does on the host.
 __device__ inline uint32_t number_of(const halognn_cuda_numbers &of, uint32_t original) {
     uint64_t word = of.now;
     if (of.turn > 0) {
@@ -320,9 +340,10 @@ __device__ inline uint32_t number_of(const halognn_cuda_numbers &of, uint32_t or
     return static_cast<uint32_t>(mix64(word ^ original) >> 32);
 }
 
-// keep_below keeps the neighbours of a row below a bound, in the order of the row, each as its
-// number << 32 | its place in the row: no two are equal. It returns how many they are, or some
-// number above KEPT if they are more than that. All lanes of a warp call it.
+// keep_below writes the neighbours whose key is below a bound to kept, in the order of the row. The
+// key is the neighbour's random number << 32 | its place in the row, so no two keys are equal. It
+// returns the number of these neighbours. If there are more than KEPT, it may return any number
+// above KEPT. All lanes of a warp must call it.
 __device__ inline int keep_below(const one &o, int64_t begin, int64_t degree, uint64_t bound,
                                  uint64_t *kept) {
     int found = 0;
@@ -330,8 +351,9 @@ __device__ inline int keep_below(const one &o, int64_t begin, int64_t degree, ui
         int32_t v[WORDS];
         uint32_t original[WORDS];
         bool ok = true;
-        // All loads of a kind are under way before one is needed: no store or branch is between
-        // them. The loops are unrolled, or the arrays would lie in local memory.
+        // All loads of a loop are issued before the first result is used, because no store or
+        // branch is between them. The loops are unrolled, because otherwise the arrays would be in
+        // local memory.
 #pragma unroll
         for (int k = 0; k < WORDS; k++) {
             const int64_t at = base + k * WARP + my_lane();
@@ -361,13 +383,15 @@ __device__ inline int keep_below(const one &o, int64_t begin, int64_t degree, ui
     return found;
 }
 
-// candidates keeps some of a row's neighbours, the fanout smallest among them, and returns how
-// many, at most KEPT. The first bound almost always does. As no two candidates are equal, bisection
-// finds one that does; it begins with small steps.
+// candidates writes some of a row's neighbours to kept, among them those with the fanout smallest
+// keys. It returns their number, which is at most KEPT. The first bound almost always leaves a
+// suitable number. If not, bisection finds one that does, because no two keys are equal; it begins
+// with small steps.
 __device__ inline int candidates(const one &o, int64_t begin, int64_t degree, uint64_t *kept) {
     const float fanout = static_cast<float>(o.hop.fanout);
     const float share = (fanout + 3 * sqrtf(fanout) + 3) / static_cast<float>(degree);
-    uint64_t few = 0, many = UINT64_MAX; // bounds that leave too few, and too many
+    // the largest bound known to leave too few candidates, and the smallest known to leave too many
+    uint64_t few = 0, many = UINT64_MAX;
     uint64_t bound = share < 1 ? static_cast<uint64_t>(share * 0x1p32f) << 32 : UINT64_MAX;
     for (;;) {
         const int found = keep_below(o, begin, degree, bound, kept);
@@ -426,7 +450,8 @@ __global__ void resolve(one o) {
     }
     int64_t total;
     if (!add_pieces(s, pieces(edges), won, &total) || my_lane() != 0) return;
-    if (n + total > o.hop.sources) o.drawn->fault = 1, total = 0; // seeds are given twice
+    // too many sources, because a seed is given twice
+    if (n + total > o.hop.sources) o.drawn->fault = 1, total = 0;
     o.drawn->vertices[o.h + 1] = n + total;
 }
 
@@ -436,7 +461,8 @@ __global__ void number(one o, frontier f) {
     if (e >= o.edges()) return;
     const int64_t value = s.values[e];
     int64_t local = value < n ? value : n + rank(s, value - n);
-    const bool known = local < o.sources(); // false only if the sources would exceed their bound
+    // false only if there would be more sources than their bound
+    const bool known = local < o.sources();
     if (!known) local = 0;
     const int32_t v = s.drawn[e], d = s.ends[e];
     const int64_t at = o.self ? e + d + 1 : e;
@@ -449,7 +475,7 @@ __global__ void number(one o, frontier f) {
     if (o.hop.out_indptr) atomicAdd(s.cursor + local, 1);
 }
 
-// part returns the part of a vertex.
+// part returns the part of the graph to which a vertex belongs.
 __device__ inline int part(const halognn_cuda_topology &of, int32_t v) {
     int lo = 0, hi = of.num_parts;
     while (hi - lo > 1) {
@@ -464,7 +490,7 @@ __device__ inline double degree_of(const halognn_cuda_topology &of, int32_t v) {
     return static_cast<double>(of.indptr[v + 1] - of.indptr[v]);
 }
 
-// weigh sets the weights of the edges of a destination, as parallel.LayerEdges does.
+// weigh sets the weights of the edges of a destination, in the same way as parallel.LayerEdges.
 __device__ inline void weigh(const one &o, const frontier &f, int weighting, int64_t d) {
     const int64_t lo = o.hop.indptr[d], hi = o.hop.indptr[d + 1], own = o.self ? 1 : 0;
     const double drawn = static_cast<double>(hi - lo - own);
@@ -485,8 +511,9 @@ __device__ inline void weigh(const one &o, const frontier &f, int weighting, int
     }
 }
 
-// group orders the edges of a destination by the parts of their sources, and inverts the first of
-// every part but the first: graph.Grouper.
+// group orders the edges of destination d by the part to which their source belongs. In the first
+// edge of each part except the lowest, it inverts the bits of the source, to mark that a part
+// begins. graph.Grouper does the same on the host.
 __device__ inline void group(const one &o, const frontier &f, int64_t d) {
     const int64_t lo = o.hop.indptr[d];
     const int n = static_cast<int>(o.hop.indptr[d + 1] - lo);
@@ -518,7 +545,7 @@ __global__ void finish(one o, frontier f, int weighting, int grouped) {
     if (grouped) group(o, f, d);
 }
 
-// leaving returns how many edges leave a source.
+// leaving returns the number of edges that lead from a source.
 __device__ inline int64_t leaving(const one &o, int64_t source) {
     return o.s.cursor[source] + (o.self && source < o.destinations() ? 1 : 0);
 }
@@ -560,15 +587,15 @@ __global__ void fill(one o) {
         static_cast<int32_t>(e);
 }
 
-// put sets the k-th edge of the transpose.
+// put writes edge number `edge` to position k of the transpose.
 __device__ inline void put(const one &o, int64_t k, int32_t edge) {
     o.hop.out_edges[k] = edge;
     o.hop.out_indices[k] = o.s.ends_of[edge];
     if (o.hop.out_weights) o.hop.out_weights[k] = o.hop.weights[edge];
 }
 
-// order puts each edge after the smaller ones of its source. If a source has many edges, its first
-// one leaves them to a warp of order_long.
+// order sorts the edges of each source: it puts each edge after the smaller ones of the same
+// source. If a source has many edges, it leaves them to a warp of order_long.
 __global__ void order(one o) {
     const int64_t k = item();
     if (k >= o.all_edges()) return;
@@ -589,7 +616,7 @@ __global__ void order_long(one o) {
         const int32_t source = o.s.long_ones[i];
         int64_t at = o.hop.out_indptr[source];
         for (int64_t base = 0; base < edges; base += PIECE) {
-            int32_t of[WORDS]; // all are under way before one is needed
+            int32_t of[WORDS]; // all are loaded before the first is used
             for (int k = 0; k < WORDS; k++) {
                 const int64_t e = base + k * WARP + my_lane();
                 of[k] = e < edges ? o.hop.indices[e] : -1;
@@ -631,14 +658,14 @@ __global__ void place(uint64_t *refs, const int32_t *at, int64_t n, const uint64
     if (i < n) refs[at[i]] = from[i];
 }
 
-// transpose makes the transpose of a hop.
+// transpose launches the kernels that make the transpose of a hop.
 int transpose(halognn_cuda *c, const one &o, int64_t edges) {
     const dim3 by_piece = rows_by_warp(pieces(o.hop.sources));
     if (int e = LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, count, by_piece, o)) return e;
     if (int e = LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, offset, by_piece, o)) return e;
     if (int e = LAUNCH_ON(c, HALOGNN_DRAW, fill, blocks(edges), o)) return e;
     if (int e = LAUNCH_ON(c, HALOGNN_DRAW, order, blocks(edges), o)) return e;
-    const int64_t warps = edges / LONG; // the most segments that can be long
+    const int64_t warps = edges / LONG; // an upper bound of the number of long segments
     if (warps == 0) return 0;
     return LAUNCH_TOGETHER_ON(c, HALOGNN_DRAW, order_long,
                               rows_by_warp(warps < ORDERERS ? warps : ORDERERS), o);

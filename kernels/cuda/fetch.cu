@@ -1,4 +1,4 @@
-// Rows in host memory, read over the bus by the device itself: no host thread copies them, and each
+// A kernel that reads rows in host memory over the bus. So no host thread copies them, and each row
 // crosses the bus once.
 #include "context.cuh"
 
@@ -7,8 +7,9 @@ namespace {
 
 constexpr int FLIGHT = 4;
 
-// BLOCKS x BLOCK threads with FLIGHT packs each have 512 KB in flight, which the fastest bus
-// transfers in its latency; the rest of the device stays free for concurrent training.
+// BLOCKS x BLOCK threads that wait for FLIGHT packs each have requested 512 KB. The fastest bus
+// transfers as much during its latency, so more would not be faster. The rest of the device stays
+// free for training at the same time.
 constexpr int64_t BLOCKS = 32;
 
 // A row is read by neighbouring threads in packs of N words, so that a warp reads whole lines of
@@ -17,7 +18,8 @@ template <typename T, int N>
 __global__ void fetch(T *dst, int64_t n, int64_t cols, int lanes, const uint64_t *from) {
     const int per_block = blockDim.x / lanes, mine = threadIdx.x / lanes;
     const int64_t stride = static_cast<int64_t>(gridDim.x) * per_block;
-    if (mine >= per_block) return; // the lanes do not divide the block
+    // this thread is left over, because the lanes do not divide the block
+    if (mine >= per_block) return;
     for (int64_t first = static_cast<int64_t>(blockIdx.x) * per_block + mine; first < n;
          first += FLIGHT * stride) {
         for (int64_t col = static_cast<int64_t>(threadIdx.x % lanes) * N; col < cols;

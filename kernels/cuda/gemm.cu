@@ -1,5 +1,5 @@
-// Matrix products by cuBLAS, which is column-major: a row-major [a,b] is its [b,a], so every
-// product is computed transposed.
+// Matrix products by cuBLAS. cuBLAS stores matrices by columns, so it sees a matrix [a,b] that is
+// stored by rows as a matrix [b,a]. Therefore every product is computed transposed.
 #include <type_traits>
 
 #include "settle.cuh"
@@ -8,7 +8,7 @@
 namespace halognn {
 namespace {
 
-// blas returns the handle, after making its device current on the thread.
+// blas returns the cuBLAS handle of c. It also makes the device current on the calling thread.
 cublasHandle_t blas(halognn_cuda *c) { return on(c), c->blas; }
 
 const float one = 1, zero = 0;
@@ -19,13 +19,14 @@ int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int
     return blas_code(cublas.sgemm(blas(c), ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m));
 }
 
-// Factors as tensor cores take them: bfloat16, rounded here if they are stored as float32, and
-// TF32, a float32 whose low bits the cores do not read: nothing is launched to round it.
+// Types of the factors that tensor cores multiply. Factors of type bfloat16 are rounded by a kernel
+// if they are stored as float32. TF32 is a float32 whose low bits the tensor cores do not read, so
+// no kernel rounds it.
 struct tf32 {
     float value;
 };
 
-// cores<T> says how cuBLAS multiplies factors of type T.
+// cores<T> has the arguments by which cuBLAS multiplies factors of type T.
 template <typename T>
 struct cores;
 template <>
@@ -41,9 +42,10 @@ struct cores<tf32> {
     static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F_FAST_TF32;
 };
 
-// on_cores calls multiply in an arithmetic that has the tensor cores, which the pedantic one of
-// float32 would exclude. It forbids reduced-precision reductions, which would add partial sums in
-// bfloat16. Afterwards the handle is pedantic again.
+// on_cores calls the function multiply while the handle may use tensor cores. The handle is
+// otherwise in the pedantic mode for float32, which excludes them. on_cores forbids reductions of
+// reduced precision, which would add partial sums in bfloat16. Afterwards it sets the pedantic mode
+// again.
 template <typename F>
 int on_cores(halognn_cuda *c, const F &multiply) {
     constexpr auto math = static_cast<cublasMath_t>(
@@ -55,7 +57,7 @@ int on_cores(halognn_cuda *c, const F &multiply) {
     return first ? first : second;
 }
 
-// The same for such factors.
+// gemm makes one product of factors for tensor cores.
 template <typename T>
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const T *a, int lda, const T *b, int ldb, const float *beta, float *to) {
@@ -76,20 +78,21 @@ int matmul_input(halognn_cuda *c, float *x, const T *y, const T *w, int r, int f
     return gemm(c, CUBLAS_OP_N, CUBLAS_OP_N, f, r, o, w, f, y, o, add ? &one : &zero, x);
 }
 
-// cuBLAS itself cuts a product of small [o,f] and large r into parts that fill the device.
+// w [o,f] is small and r is large. cuBLAS itself divides such a product into parts that fill the
+// device.
 template <typename T>
 int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int r, int f, int o) {
     return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, r, x, f, y, o, &zero, w);
 }
 
-// factors are two matrices of n elements each.
+// factors has the two factors of a product, and the number of elements of each.
 struct factors {
     halognn_cuda_matrix of[2];
     int64_t n[2];
 };
 
-// Rounds arrays, a pack of N elements a thread. Each begins at a multiple of HALOGNN_FACTOR_ALIGN
-// elements of `to`.
+// Rounds arrays to bfloat16. A thread rounds a pack of N elements. The result of each array begins
+// at a multiple of HALOGNN_FACTOR_ALIGN elements of `to`.
 template <int N>
 __global__ void round_kernel(bf16 *to, factors all) {
     int64_t i = item() * N;
@@ -102,7 +105,7 @@ __global__ void round_kernel(bf16 *to, factors all) {
     }
 }
 
-// rounded_product rounds the factors that are stored as float32, and multiplies them.
+// rounded_product rounds those of the factors that are stored as float32, and multiplies both.
 template <typename F>
 int rounded_product(halognn_cuda *c, void *room, factors all, const F &multiply) {
     const bf16 *at[2];
@@ -111,7 +114,7 @@ int rounded_product(halognn_cuda *c, void *room, factors all, const F &multiply)
     bool wide = true;
     for (int k = 0; k < 2; k++) {
         at[k] = static_cast<const bf16 *>(all.of[k].of);
-        if (all.of[k].bf16) all.n[k] = 0; // nothing to round
+        if (all.of[k].bf16) all.n[k] = 0; // this factor is already rounded
         if (all.n[k] > 0) at[k] = next;
         next += ceil_div(all.n[k], HALOGNN_FACTOR_ALIGN) * HALOGNN_FACTOR_ALIGN;
         items += all.n[k];
@@ -123,7 +126,8 @@ int rounded_product(halognn_cuda *c, void *room, factors all, const F &multiply)
     return e ? e : multiply(at[0], at[1]);
 }
 
-// product multiplies factors as numbers without some low bits.
+// product multiplies factors whose `dropped` low bits are removed, on tensor cores if there are
+// such bits.
 template <typename F>
 int product(halognn_cuda *c, void *room, int dropped, const factors &all, const F &multiply) {
     const auto as = [&](auto zero, int k) {

@@ -1,4 +1,5 @@
-// Rows of several heads: sums along each head, and maps between them and one row of their width.
+// Rows of several heads: sums along each head, and maps between a row of all heads and a row as
+// wide as one head.
 #include "reduce.cuh"
 #include "rows.cuh"
 #include "stored.cuh"
@@ -7,10 +8,11 @@
 namespace halognn {
 namespace {
 
-constexpr int ROWS = 4; // rows of which a group of lanes makes a head's dots
+constexpr int ROWS = 4; // number of rows whose dot products for one head a group of lanes makes
 
-// The dots of every row with a, and of the first rows with a2. A group of lanes reads a head of
-// ROWS rows together. Neighbouring groups have neighbouring heads; groups are fewer than 2^31.
+// The inner products of every head of each row with a, and those of the first rows with a2. A group
+// of lanes reads a head of ROWS rows at a time. Neighbouring groups have neighbouring heads. There
+// are fewer than 2^31 groups.
 template <int N, typename T>
 __global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int heads, int width,
                           int lanes, const T *z, const float *a, const float *a2) {
@@ -23,7 +25,7 @@ __global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int 
     for (int j = lane * N; row < rows && j < width; j += lanes * N) {
         pack<T, N> v[ROWS];
 #pragma unroll
-        for (int k = 0; k < ROWS; k++) // past the end, read the last row again
+        for (int k = 0; k < ROWS; k++) // if there are fewer rows, reads the last one again
             v[k] = load<T, N>(z + ((row + k < rows ? row + k : rows - 1) * heads + h) * width + j);
         const pack<float, N> w = load<float, N>(a + j), w2 = load<float, N>(a2 + j);
 #pragma unroll
@@ -42,8 +44,9 @@ __global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int 
     }
 }
 
-// dots_back adds to a column of the rows [r,end) of a chunk of dz the gradient of the dots with a
-// and, if BOTH, with a2, and to the sums the gradients of a and a2. UNROLL rows are read before the
+// dots_back is the backward pass of head_dots for one column of the rows [r,end) of a chunk. It
+// adds the gradient of the inner products with a to dz. If BOTH, it also adds that of the inner
+// products with a2. To the sums it adds the gradients of a and a2. UNROLL rows are read before the
 // first is written.
 template <bool BOTH, typename T>
 __device__ inline void dots_back(float *dz, int r, int end, int cols, int heads, const float *ds,
@@ -53,7 +56,7 @@ __device__ inline void dots_back(float *dz, int r, int end, int cols, int heads,
     for (; r < end; r += UNROLL) {
         float d[UNROLL], v[UNROLL], g[UNROLL], g2[UNROLL];
 #pragma unroll
-        for (int k = 0; k < UNROLL; k++) { // past the end, read the last row again
+        for (int k = 0; k < UNROLL; k++) { // if there are fewer rows, reads the last one again
             const int row = r + k < end ? r + k : end - 1;
             d[k] = dz[row * cols];
             v[k] = to_float(z[row * cols]);
@@ -74,8 +77,8 @@ __device__ inline void dots_back(float *dz, int r, int end, int cols, int heads,
     }
 }
 
-// dz += ds*a and da = the sum over the rows of ds*z; the same for the first rows with ds2 and a2.
-// partial [2,chunks,cols]
+// Computes dz += ds*a, and da as the sum over the rows of ds*z. For the first rows it does the same
+// with ds2, a2 and da2. partial is [2,chunks,cols].
 template <typename T>
 __global__ void BY_CHUNK dots_backward(float *dz, float *da, float *da2, int64_t rows,
                                        int64_t first, int64_t heads, int64_t width, const float *ds,
@@ -103,7 +106,8 @@ __global__ void BY_CHUNK dots_backward(float *dz, float *da, float *da2, int64_t
     da2[j] = add_in_order(partial2 + j, cols, (first + CHUNK - 1) / CHUNK);
 }
 
-// Maps between a row of heads and one of their width: a thread has the same columns of every head.
+// Maps between a row of all heads and a row as wide as one head. A thread has the same columns of
+// every head.
 template <int N>
 __global__ void mean_of_heads(float *y, int64_t rows, int64_t heads, int64_t width, int lanes,
                               const float *x) {
@@ -133,8 +137,9 @@ __global__ void spread_to_heads(float *dx, int64_t rows, int64_t heads, int64_t 
         store<float, N>(dx + (p.row * heads + h) * width + p.col, v);
 }
 
-// largest_heads sets at to the heads of a row that have the largest of columns [j,j+N), and returns
-// these: the first of equal ones, or the first NaN.
+// largest_heads returns the largest numbers of columns j to j+N-1 of a row, each over all heads. It
+// sets at[i] to the head that has the largest number of column j+i. If several heads have it, that
+// is the first of them. A NaN counts as the largest number.
 template <int N>
 __device__ inline pack<float, N> largest_heads(const float *row, int64_t heads, int64_t width,
                                                int64_t j, int64_t *at) {

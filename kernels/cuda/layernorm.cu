@@ -1,5 +1,5 @@
-// LayerNorm and what follows it: one warp for each row, which stays in the caches between the
-// passes over it.
+// LayerNorm, and the activation and dropout after it. One warp computes a row, which stays in the
+// caches between the passes over the row.
 #include "reduce.cuh"
 #include "then.cuh"
 #include "warp.cuh"
@@ -30,8 +30,8 @@ __global__ void forward(halognn_cuda_matrix y, int64_t rows, int64_t cols, const
     }
 }
 
-// dy is taken back through what followed, in place if it is of float32; then the sums of dy*n and
-// of dy over the rows, n = (x-mean)*rstd. partial [chunks,2,cols]
+// Backpropagates dy through activation and dropout, in place if it is of float32. Then it sums dy*n
+// and dy over the rows, where n = (x-mean)*rstd. partial is [chunks,2,cols].
 template <typename D, typename Y>
 __global__ void BY_CHUNK parameter_sums(float *dgamma, float *dbeta, int64_t rows, int64_t cols,
                                         D *dy, const float *x, const float *mean,
@@ -58,8 +58,8 @@ __global__ void BY_CHUNK parameter_sums(float *dgamma, float *dbeta, int64_t row
     dbeta[j] = add_in_order(partial + cols + j, 2 * cols, chunks);
 }
 
-// dx = rstd * (g - mean(g) - n*mean(g*n)), g = dy*gamma; every lane reads its columns of dy before
-// it writes them.
+// Computes dx = rstd * (g - mean(g) - n*mean(g*n)), where g = dy*gamma. Every lane reads its
+// columns of dy before it writes them, so dx may be dy.
 template <typename D, typename Y>
 __global__ void backward(float *dx, int64_t rows, int64_t cols, const D *dy, const float *x,
                          const float *gamma, const float *mean, const float *rstd, const Y *y,
@@ -67,7 +67,7 @@ __global__ void backward(float *dx, int64_t rows, int64_t cols, const D *dy, con
     const int64_t r = my_row();
     if (r >= rows) return;
     const float *in = x + r * cols;
-    const bool changes = !in_place<D> && then.activation != 0; // else y may be null
+    const bool changes = !in_place<D> && then.activation != 0; // if false, y may be null
     const uint64_t row = changes ? drawn_back(then, r) : 0;
     const auto grad = [=](int64_t j) {
         const float d = to_float(dy[r * cols + j]);
@@ -112,7 +112,7 @@ int halognn_cuda_layer_norm_backward(halognn_cuda *c, float *dx, float *dgamma, 
     return by_types(dy, y, [&](auto *d, auto *of) {
         using D = std::remove_pointer_t<decltype(d)>;
         using Y = std::remove_pointer_t<decltype(of)>;
-        // the sums first: dx may be dy
+        // the sums are made first, because dx may be dy
         if (int e = LAUNCH(c, (parameter_sums<D, Y>), columns_by_chunk(rows, cols), dgamma, dbeta,
                            rows, cols, d, x, mean, rstd, static_cast<const Y *>(of), then, scratch,
                            c->arrived))

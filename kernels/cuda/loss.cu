@@ -1,7 +1,8 @@
-// Losses: a warp computes the losses of some rows of logits, with exp and log in double precision.
-// The last warp of a group to finish adds the losses of the group, and the last of these warps adds
-// the groups: by lane, then as a tree, so the sum does not depend on which warps these are. A fence
-// before a warp is counted costs more than a row, so there are at most WARPS warps.
+// Losses. A warp computes the losses of some rows of logits, with exp and log in double precision.
+// The last warp of a group to finish adds the losses of the group. The last group to finish adds
+// the losses of all groups. Losses are added first by lane and then as a tree, so the sum does not
+// depend on which warps do this. Each warp needs a memory fence when it has finished. This takes
+// longer than a row, so there are at most WARPS warps.
 #include "reduce.cuh"
 #include "stored.cuh"
 #include "warp.cuh"
@@ -13,14 +14,14 @@ namespace {
 
 constexpr int64_t WARPS = 8192, GROUP = 128;
 
-// answer is where the losses of warps and groups are put and added.
+// answer has the places to which warps and groups write their losses, and where these are added.
 struct answer {
     halognn_cuda_loss *result, *groups, *each; // [1], [groups], [warps]
     uint32_t *arrived;                         // [groups + 1]
     int64_t rows, per_warp, warps;
     float scale;
-    bool classes; // a row is right or wrong
-    halognn_cuda_queued_loss queued; // head: NULL where the host waits
+    bool classes; // whether each row has one class, so that its prediction is right or wrong
+    halognn_cuda_queued_loss queued; // the field head is NULL if the host waits for the loss
 };
 
 // over_lanes returns the sum of the losses of the lanes of a warp.
@@ -30,7 +31,8 @@ __device__ inline halognn_cuda_loss over_lanes(halognn_cuda_loss sum) {
     return sum;
 }
 
-// add_all returns the sum of n losses, which other warps of the kernel may have written.
+// add_all returns the sum of n losses. Other warps of the kernel may have written them. All lanes
+// of a warp call it.
 __device__ inline halognn_cuda_loss add_all(const halognn_cuda_loss *of, int64_t n) {
     halognn_cuda_loss sum{};
     for (int64_t i = my_lane(); i < n; i += WARP) {
@@ -41,7 +43,8 @@ __device__ inline halognn_cuda_loss add_all(const halognn_cuda_loss *of, int64_t
     return over_lanes(sum);
 }
 
-// handed_in writes a loss to `to`, counts the warp, and returns whether it was the last of `all`.
+// handed_in writes the loss of a warp to `to` and counts the warp. It returns whether this was the
+// last of the `all` warps that are counted.
 __device__ inline bool handed_in(halognn_cuda_loss *to, const halognn_cuda_loss &loss,
                                  uint32_t *arrived, int64_t all) {
     int last = 0;
@@ -49,13 +52,15 @@ __device__ inline bool handed_in(halognn_cuda_loss *to, const halognn_cuda_loss 
         *to = loss;
         last = arrive(arrived, all);
     }
-    __syncwarp(); // the other lanes read what lane 0 has seen
+    // lane 0 must have returned before other lanes read what the other warps have written
+    __syncwarp();
     return warp_sum(last) != 0;
 }
 
-// find_fault writes the place of the first number of a suspect that is not finite. It is not
-// inlined: 24 copies of it make the code of a loss three times as long. It takes a suspect in
-// parts: the address of a kernel's parameter would move all of them to local memory.
+// find_fault finds the first number of a matrix that is not finite, and writes its place. It is not
+// inlined, because 24 copies would make the code of a loss three times as long. The fields of a
+// suspect are separate arguments, because taking the address of a kernel's parameter would move all
+// parameters to local memory.
 __attribute__((noinline)) __device__ void find_fault(halognn_cuda_matrix x, int64_t rows,
                                                      int64_t cols, int64_t known,
                                                      const int32_t *vertices, uint32_t *place) {
@@ -81,7 +86,8 @@ __attribute__((noinline)) __device__ void find_fault(halognn_cuda_matrix x, int6
     place[1] = row < known ? static_cast<uint32_t>(vertices[row]) + 1 : 0;
 }
 
-// write_queued writes what the host reads later. All lanes of the last warp call it with the loss.
+// write_queued writes the results that the host reads later. All lanes of the last warp call it,
+// with the loss of all rows.
 __device__ inline void write_queued(const answer &to, const halognn_cuda_loss &all) {
     const halognn_cuda_queued_loss &queued = to.queued;
     const float loss = static_cast<float>(all.loss * static_cast<double>(to.scale));
@@ -91,14 +97,14 @@ __device__ inline void write_queued(const answer &to, const halognn_cuda_loss &a
         queued.head[1] = static_cast<float>(all.counts[0]);
         queued.head[2] = static_cast<float>(to.classes ? wrong : all.counts[1]);
         queued.head[3] = static_cast<float>(to.classes ? wrong : all.counts[2]);
-#pragma unroll // no indexed access to parameters, which would move them to local memory
+#pragma unroll // no index into parameters, because this would move them to local memory
         for (int k = 0; k < HALOGNN_EXTRAS; k++) queued.head[4 + k] = queued.extras[k];
     }
     if (loss - loss == 0) return;
-    // the first bad loss was in an earlier step, here or on another rank, or in an earlier
-    // minibatch of this step
+    // if so, another bad loss came first: in an earlier step, on this or another rank, or in an
+    // earlier minibatch of this step
     const bool late = *queued.skipped != 0 || *queued.places != 0;
-    __syncwarp(); // before lane 0 writes it
+    __syncwarp(); // all lanes must have read places before lane 0 writes it
     if (late) return;
     if (my_lane() == 0) *queued.places = 1;
 #pragma unroll
@@ -109,7 +115,8 @@ __device__ inline void write_queued(const answer &to, const halognn_cuda_loss &a
     }
 }
 
-// put notes the loss of warp w. All its lanes call it.
+// put records the loss of warp w. The last warp also adds the losses of all warps. All lanes of the
+// warp call put.
 __device__ inline void put(const answer &to, int64_t w, const halognn_cuda_loss &loss) {
     const int64_t group = w / GROUP, count = (to.warps + GROUP - 1) / GROUP;
     const int64_t first = group * GROUP, end = first + GROUP < to.warps ? first + GROUP : to.warps;
@@ -121,7 +128,8 @@ __device__ inline void put(const answer &to, int64_t w, const halognn_cuda_loss 
     if (to.queued.head != nullptr) write_queued(to, all);
 }
 
-// largest finds the first largest logit of a row, over the lanes of a warp.
+// largest returns the column of the largest logit of a row. If several are equal, it returns the
+// first. All lanes of a warp call it.
 __device__ inline int64_t largest(const float *z, int64_t cols) {
     int64_t top = my_lane() < cols ? my_lane() : 0;
     float most = z[top];
@@ -141,15 +149,17 @@ __device__ inline int64_t largest(const float *z, int64_t cols) {
     return top;
 }
 
-// softmax_row makes the gradient of row r, unless dlogits is null, and returns the loss.
+// softmax_row returns the loss of row r. Unless dlogits is null, it also writes the gradient.
 __device__ inline halognn_cuda_loss softmax_row(float *dlogits, int64_t r, int64_t cols,
                                                 const float *logits, const int32_t *labels,
                                                 float scale) {
     const float *z = logits + r * cols;
     const int64_t label = labels[r], top = largest(z, cols);
     const double most = z[top];
-    // Sum without the label: its gradient is minus their share, exact even when near 0.
-    double others = 0, first = 0; // first is what a lane needs again, unless a row is wide
+    // This sums the other classes, without the label. The gradient of the label is minus their
+    // share, which is exact even when it is near 0.
+    // first is this lane's first term, which is needed again; wider rows compute their terms again
+    double others = 0, first = 0;
     for (int64_t j = my_lane(); j < cols; j += WARP) {
         const double e = exp(static_cast<double>(z[j]) - most);
         if (j == my_lane()) first = e;
@@ -166,7 +176,8 @@ __device__ inline halognn_cuda_loss softmax_row(float *dlogits, int64_t r, int64
     return {loss, {top == label, 0, 0}};
 }
 
-// The same for labels that are independent of each other. The sums are those of a lane.
+// sigmoid_row does the same for labels that are independent of each other. It returns the sums of
+// one lane.
 __device__ inline halognn_cuda_loss sigmoid_row(float *dlogits, int64_t r, int64_t cols,
                                                 const float *logits, const uint8_t *targets,
                                                 float scale) {
@@ -175,7 +186,7 @@ __device__ inline halognn_cuda_loss sigmoid_row(float *dlogits, int64_t r, int64
     for (int64_t j = my_lane(); j < cols; j += WARP) {
         const int64_t i = r * cols + j;
         const double z = logits[i], t = targets[i], e = exp(-fabs(z));
-        loss += (z > 0 ? z : z * 0) - z * t + log1p(e); // z*0 keeps a NaN
+        loss += (z > 0 ? z : z * 0) - z * t + log1p(e); // z*0 is 0, but keeps a NaN
         if (dlogits != nullptr)
             dlogits[i] = static_cast<float>(((z > 0 ? 1 / (1 + e) : e / (1 + e)) - t) *
                                             static_cast<double>(scale));
@@ -186,7 +197,7 @@ __device__ inline halognn_cuda_loss sigmoid_row(float *dlogits, int64_t r, int64
     return {loss, {right, wrong, missed}};
 }
 
-// add_rows adds what row(r) returns for the rows of a warp.
+// add_rows returns the sum of row(r) over the rows r of a warp.
 template <typename Row>
 __device__ inline halognn_cuda_loss add_rows(const answer &to, int64_t w, const Row &row) {
     halognn_cuda_loss sum{};
@@ -217,8 +228,8 @@ __global__ void sigmoid_rows(float *dlogits, int64_t cols, const float *logits,
         })));
 }
 
-// answer_in returns the places of an answer: the scratch holds the groups, then the warps. If there
-// are no rows, one warp still writes the result.
+// answer_in returns the places of an answer. The scratch has room for the losses of groups,
+// followed by those of warps. If there are no rows, one warp still writes the result.
 answer answer_in(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, float scale,
                  bool classes, void *scratch, const halognn_cuda_queued_loss *queued) {
     const int64_t per_warp = rows > WARPS ? ceil_div(rows, WARPS) : 1;

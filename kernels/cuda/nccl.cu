@@ -1,8 +1,9 @@
-// Sums and slices between the devices of ranks, by NCCL, which is loaded on request.
+// Sums over ranks, and exchanges of slices between ranks, from device to device by NCCL. NCCL is
+// loaded when it is first needed.
 //
-// Communicators do not block: a call that has to wait for other ranks returns at once, and
-// halognn_cuda_nccl_state tells when it is complete. So no call of a rank blocks for ever because
-// another rank has failed.
+// Communicators do not block. A call that has to wait for other ranks returns at once, and
+// halognn_cuda_nccl_state says when it is complete. So no call blocks for ever because another rank
+// has failed.
 #include "nccl.cuh"
 
 #include <dlfcn.h>
@@ -28,7 +29,8 @@ struct functions {
 
 int code(ncclResult_t r) { return r == ncclSuccess ? 0 : halognn::NCCL_CODE + r; }
 
-// first returns the first error; being in progress counts less than an error.
+// first returns the first error of two results. If neither is an error, it returns whether one of
+// them is in progress.
 ncclResult_t first(ncclResult_t a, ncclResult_t b) {
     return a == ncclSuccess || (a == ncclInProgress && b != ncclSuccess) ? b : a;
 }
@@ -145,7 +147,7 @@ int halognn_cuda_nccl_abort(halognn_nccl *n) {
     halognn::on(n->c);
     const ncclResult_t r = nccl.ncclCommAbort(n->comm);
     delete n;
-    return r == ncclInProgress ? 0 : code(r); // NCCL completes it without another call
+    return r == ncclInProgress ? 0 : code(r); // an abort in progress completes without another call
 }
 
 }  // extern "C"

@@ -1,6 +1,6 @@
-// The part of NCCL's interface that halognn uses (2.14 and later). It is declared here, not taken
-// from nccl.h, so that the library compiles without an installed NCCL and runs with any version
-// found.
+// The part of NCCL's interface that halognn uses (2.14 and later). It is declared here and not in
+// nccl.h. So the library compiles where NCCL is not installed, and runs with any version that it
+// finds.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 extern "C" {
 
 typedef struct ncclComm *ncclComm_t;
-typedef int ncclResult_t; // these:
+typedef int ncclResult_t; // one of these:
 enum {
     ncclSuccess = 0,
     ncclSystemError = 2,
@@ -25,8 +25,8 @@ struct ncclUniqueId {
     char internal[128];
 };
 
-// ncclConfig_t of version 2.14; later versions read only the fields that its size and version
-// cover.
+// The fields that ncclConfig_t has in version 2.14. Later versions have more, but read only the
+// fields that the size and version in the struct cover.
 struct ncclConfig_t {
     size_t size;
     unsigned magic, version;

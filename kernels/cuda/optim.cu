@@ -1,4 +1,4 @@
-// Optimisers: all parameters of a model are one array, so an update is one kernel.
+// Optimisers. All parameters of a model are in one array, so an update takes one kernel.
 #include "context.cuh"
 
 namespace halognn {
@@ -8,8 +8,8 @@ struct adam_coefficients {
     float l2, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step, root, eps;
 };
 
-// allows reports whether an update is made. The first thread alone notes that it is not; the others
-// see that by the loss.
+// allows reports whether the update may be made. If not, only the first thread writes that it was
+// skipped. Other threads find the same answer in the loss.
 __device__ inline bool allows(const halognn_cuda_bound &within) {
     if (within.loss == nullptr) return true;
     const float loss = *within.loss;

@@ -5,7 +5,8 @@
 namespace halognn {
 namespace {
 
-// One thread a column and chunk: neighbouring threads read neighbouring columns.
+// The sums of columns. One thread sums a column over a chunk of rows. Neighbouring threads read
+// neighbouring columns.
 __global__ void BY_CHUNK column_sums(float *sum, int64_t rows, int64_t cols, const float *x,
                                      float *partial, uint32_t *arrived) {
     const int64_t j = my_column(), chunk = blockIdx.x, chunks = gridDim.x;
@@ -49,16 +50,16 @@ struct joinings {
     halognn_cuda_joining of[HALOGNN_JOININGS];
 };
 
-// One thread a pack of elements of a row of y, which are all of a or all of b.
+// One thread copies a pack of elements of a row of y. They all come from a, or all from b.
 template <int N>
 __global__ void join_kernel(joinings all) {
     halognn_cuda_joining my{};
-#pragma unroll // no indexed access to parameters, which would move them to local memory
+#pragma unroll // no index into parameters, because this would move them to local memory
     for (unsigned k = 0; k < HALOGNN_JOININGS; k++)
         if (k == blockIdx.y) my = all.of[k];
     const int64_t at = item() * N, cols = my.cols;
     if (at >= my.rows * 2 * cols) return;
-    // few matrices have more elements than 32 bits count
+    // nearly all matrices have so few elements that 32 bits can count them
     const bool small = my.rows * 2 * cols <= UINT32_MAX;
     const int64_t row = small ? static_cast<uint32_t>(at) / static_cast<uint32_t>(2 * cols)
                               : at / (2 * cols);
@@ -66,8 +67,8 @@ __global__ void join_kernel(joinings all) {
     put<N>(my.y, at, col < cols ? take<N>(my.a, from) : take<N>(my.b, from));
 }
 
-// One thread a pack of neighbouring elements of a row of y: neighbouring threads read neighbouring
-// elements of x.
+// One thread writes a pack of neighbouring elements of a row of y. Neighbouring threads read
+// neighbouring elements of x.
 template <int N>
 __global__ void transpose_kernel(float *y, int64_t rows, int64_t cols, const float *x,
                                  int64_t x_cols) {
@@ -79,7 +80,8 @@ __global__ void transpose_kernel(float *y, int64_t rows, int64_t cols, const flo
     store<float, N>(y + r * cols + j, v);
 }
 
-// sum holds slice number rank of the slices to add, and receives the result.
+// Adds the slices of all ranks, in rank order. On entry, sum is the slice of the argument rank; on
+// return it is the result.
 __global__ void add_slices_kernel(float *sum, int64_t n, const float *slices, int rank, int ranks) {
     const int64_t i = item();
     if (i >= n) return;

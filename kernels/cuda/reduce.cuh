@@ -1,16 +1,17 @@
-// Sums over rows, in chunks of CHUNK rows that are added in chunk order, for any grid. One launch
-// does both: a thread sums its column over its chunk, and the one that is the last to finish in its
-// column adds the chunks. Which thread that is differs from run to run; the order of the sum does
-// not.
+// Sums over rows. Each chunk of CHUNK rows is summed, and the chunks are added in their order,
+// whatever the grid. One launch does both: a thread sums its column over its chunk, and the last
+// thread to finish in a column adds the chunks. Which thread this is differs from run to run, but
+// the order of additions does not.
 #pragma once
 
 #include "context.cuh"
 
 namespace halognn {
 
-// arrive counts the calling thread at a counter, which is 0 before and after. It
-// returns true for the last of `all` threads alone, which may then read by __ldcg what the others
-// wrote before they called: the caches of its multiprocessor may be behind.
+// arrive counts the calling thread at a counter, which is 0 before and after. It returns true only
+// for the last of `all` threads to call it. This thread may then read what the others wrote before
+// their call. It must read by __ldcg, because the cache of its multiprocessor may have older
+// values.
 __device__ inline bool arrive(uint32_t *counter, int64_t all) {
     __threadfence();
     if (atomicAdd(counter, 1u) + 1 < static_cast<uint32_t>(all)) return false;
@@ -19,9 +20,10 @@ __device__ inline bool arrive(uint32_t *counter, int64_t all) {
     return true;
 }
 
-// add_in_order returns partial[0] + partial[stride] + ..., count of them, zero for none. Other
-// threads of the same kernel may have written them. One thread adds them all, so it reads FLIGHT at
-// a time: each would take longer to come than to be added. All sums of chunks are fewer than 2^31.
+// add_in_order returns the sum of `count` numbers: partial[0] + partial[stride] and so on. If there
+// are none, it is zero. Other threads of the same kernel may have written the numbers. A single
+// thread adds them all, and loading a number takes longer than adding it. So it loads FLIGHT
+// numbers at a time. There are fewer than 2^31 numbers.
 __device__ inline float add_in_order(const float *partial, int64_t stride, int64_t count) {
     constexpr int FLIGHT = 16;
     const int n = static_cast<int>(count), step = static_cast<int>(stride);
@@ -29,7 +31,7 @@ __device__ inline float add_in_order(const float *partial, int64_t stride, int64
     for (int k = 0; k < n; k += FLIGHT) {
         float v[FLIGHT];
 #pragma unroll
-        for (int i = 0; i < FLIGHT; i++) // past the end, read the last one again
+        for (int i = 0; i < FLIGHT; i++) // if there are fewer numbers, loads the last one again
             v[i] = __ldcg(partial + (k + i < n ? k + i : n - 1) * step);
 #pragma unroll
         for (int i = 0; i < FLIGHT; i++)
@@ -38,19 +40,21 @@ __device__ inline float add_in_order(const float *partial, int64_t stride, int64
     return sum;
 }
 
-// zero_both clears the sums over no rows of two parameters.
+// zero_both sets two arrays of sums to zero, for matrices without rows.
 inline int zero_both(halognn_cuda *c, float *a, float *b, int64_t n) {
     if (int e = halognn_cuda_zero(c, HALOGNN_COMPUTE, a, n * 4)) return e;
     return halognn_cuda_zero(c, HALOGNN_COMPUTE, b, n * 4);
 }
 
-// Kernels of a thread a column and chunk are BY_CHUNK: they take so few registers that three blocks
-// share a multiprocessor, and 100 of these have all chunks of 150,000 rows under way.
+// BY_CHUNK marks kernels that have a thread for each column and chunk. It limits their registers so
+// that three blocks fit on a multiprocessor. 100 multiprocessors can then work on all chunks of
+// 150,000 rows at the same time.
 #define BY_CHUNK __launch_bounds__(halognn::BLOCK, 3)
 
-// columns_by_chunk returns the grid of one thread a column and chunk: my_column() and blockIdx.x;
-// and for more columns than can be counted an empty one, which the launch refuses. Chunks are in x:
-// a grid has 65,535 blocks in y, and rows may be more than those of so many chunks.
+// columns_by_chunk returns the grid of a kernel with a thread for each column and chunk. In the
+// kernel these are my_column() and blockIdx.x. If there are more columns than counters, it returns
+// an empty grid, which the launch refuses. Chunks are in dimension x, because a grid has at most
+// 65,535 blocks in y, and there may be more chunks than this.
 inline dim3 columns_by_chunk(int64_t rows, int64_t cols) {
     if (cols >= COUNTERS) return dim3(0);
     return dim3(static_cast<unsigned>(chunks(rows)), static_cast<unsigned>(ceil_div(cols, BLOCK)));
@@ -59,7 +63,7 @@ __device__ inline int64_t my_column() {
     return static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
 }
 
-// two are two numbers that are summed together.
+// two has two numbers that are summed at the same time.
 struct two {
     float a, b;
     __device__ two &operator+=(const two &v) {
@@ -69,19 +73,20 @@ struct two {
     }
 };
 
-// in_chunk is where the calling thread's column of a chunk lies in a matrix, and how many rows the
-// chunk has. Within a chunk numbers of elements fit in 32 bits, as columns are fewer than COUNTERS.
+// in_chunk says where the calling thread's column of a chunk begins in a matrix, and how many rows
+// the chunk has. There are fewer than COUNTERS columns, so indices within a chunk fit in 32 bits.
 struct in_chunk {
-    int64_t first; // row
+    int64_t first; // number of the first row
     int rows, cols;
-    int64_t at; // element of the first row
+    int64_t at; // index of the column's element in the first row
     __device__ in_chunk(int64_t chunk, int64_t all, int64_t cols, int64_t j)
         : first(chunk * CHUNK), rows(static_cast<int>(all - first < CHUNK ? all - first : CHUNK)),
           cols(static_cast<int>(cols)), at(first * cols + j) {}
 };
 
-// sum_in_order returns the sum over the rows of a chunk, in order, of use(r, read(r)), one number
-// or two. What is read of FLIGHT rows is under way before the first is used: READS numbers a row.
+// sum_in_order returns the sum of use(r, read(r)) over the rows r of a chunk, in order. The summand
+// is one number or two. READS is how many numbers the function read loads. The loads for several
+// rows are issued before the first result is used.
 template <int READS, typename Read, typename Use>
 __device__ inline auto sum_in_order(int rows, const Read &read, const Use &use) {
     using V = decltype(read(0));
@@ -95,11 +100,11 @@ __device__ inline auto sum_in_order(int rows, const Read &read, const Use &use) 
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) sum += use(r + k, v[k]);
     }
-    constexpr int REST = 8; // of a chunk of fewer rows
+    constexpr int REST = 8; // number of rows that are loaded at a time near the end of a chunk
     for (; r < rows; r += REST) {
         V v[REST];
 #pragma unroll
-        for (int k = 0; k < REST; k++) // past the end, read the last row again
+        for (int k = 0; k < REST; k++) // if there are fewer rows, reads the last one again
             v[k] = read(r + k < rows ? r + k : rows - 1);
 #pragma unroll
         for (int k = 0; k < REST; k++)
@@ -108,7 +113,7 @@ __device__ inline auto sum_in_order(int rows, const Read &read, const Use &use) 
     return sum;
 }
 
-// itself is a use: the number that was read.
+// itself is an argument use of sum_in_order: it returns the number that was read.
 __device__ inline float itself(int, float v) { return v; }
 
 }  // namespace halognn

@@ -1,13 +1,15 @@
-// What follows a sum, in one pass: bias, an addend, ReLU or ELU, dropout. And its
-// gradient, with that of the bias. A thread takes neighbouring elements of one row: a division and
-// a hash for each element would take longer than its memory access.
+// The epilogue of a sum, in one pass: bias, an addend, ReLU or ELU, and dropout. Also its backward
+// pass, with the gradient of the bias. A thread has neighbouring elements of one row, so that it
+// needs one division and one hash for all of them. For each element they would take longer than the
+// memory access.
 #include "rows.cuh"
 #include "then.cuh"
 
 namespace halognn {
 namespace {
 
-// y = then(x + bias); bias [cols] and then.add [rows,cols] may be absent.
+// Computes y as the epilogue of x + bias. The arrays bias [cols] and then.add [rows,cols] may be
+// absent.
 template <int N>
 __global__ void epilogue_kernel(halognn_cuda_matrix y, int64_t rows, int64_t cols, int lanes,
                                 const float *x, const float *bias, halognn_cuda_then then) {
@@ -20,7 +22,7 @@ __global__ void epilogue_kernel(halognn_cuda_matrix y, int64_t rows, int64_t col
     const uint64_t row = drawn(then, p.row);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        float x = v.at[i]; // what is absent is not added as 0, which would change -0
+        float x = v.at[i]; // an absent array is not added as 0, because this would change -0
         if (bias) x += b.at[i];
         if (then.add.of) x += a.at[i];
         v.at[i] = follow(then, x, row, p.col + i);
@@ -28,7 +30,7 @@ __global__ void epilogue_kernel(halognn_cuda_matrix y, int64_t rows, int64_t col
     put<N>(y, at, v);
 }
 
-// Backpropagates dy, in place, through the operations that follow the sum.
+// Backpropagates dy, in place, through the epilogue.
 template <int N>
 __global__ void backward_kernel(halognn_cuda_matrix dy, int64_t rows, int64_t cols, int lanes,
                                 halognn_cuda_matrix y, halognn_cuda_then then) {
@@ -44,7 +46,8 @@ __global__ void backward_kernel(halognn_cuda_matrix dy, int64_t rows, int64_t co
     put<N>(dy, at, d);
 }
 
-// The same, and db is the sum of the result over the rows. One thread a column and chunk.
+// Does the same, and sets db to the sum of the result over the rows. It has one thread for each
+// column and chunk.
 template <typename D, typename Y>
 __global__ void BY_CHUNK bias_backward_kernel(D *dy, float *db, int64_t rows, int64_t cols,
                                               const Y *y, halognn_cuda_then then, float *partial,

@@ -4,8 +4,9 @@
 
 namespace halognn {
 
-// rounded rounds to nearest, ties to even, and clears the low bits that are dropped; NaN stays NaN.
-// It selects and does not branch, so that a loop reads the next numbers before it has this one.
+// rounded rounds x to the nearest number whose `dropped` low bits are zero, and to the even one if
+// two are equally near. A NaN stays a NaN. It has no branch, so that a loop can load the next
+// numbers before this one is rounded.
 __device__ inline uint32_t rounded(float x, int dropped) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);

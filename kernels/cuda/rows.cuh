@@ -1,5 +1,5 @@
-// The mapping of rows to threads: neighbouring threads share a row, each taking a pack of up to 16
-// bytes. Wider rows are cut into strips of a warp's width; narrow rows share a warp.
+// The mapping of rows to threads. Neighbouring threads share a row, and each has a pack of up to 16
+// bytes. Rows that are wider than a warp are cut into strips. Narrow rows share a warp.
 #pragma once
 
 #include <initializer_list>
@@ -9,7 +9,7 @@
 
 namespace halognn {
 
-// place is the first row and column of a thread in a grid of rows x strips.
+// place has the first row and the first column of a thread, in a grid of rows and strips.
 struct place {
     int64_t row, col;
 };
@@ -17,21 +17,23 @@ __device__ inline place my_place(int lanes, int n) {
     const int per_block = blockDim.x / lanes, mine = threadIdx.x / lanes;
     place p{static_cast<int64_t>(blockIdx.x) * per_block + mine,
             (static_cast<int64_t>(blockIdx.y) * lanes + threadIdx.x % lanes) * n};
-    if (mine >= per_block) p.row = INT64_MAX; // the lanes do not divide the block
+    // this thread is left over, because the lanes do not divide the block
+    if (mine >= per_block) p.row = INT64_MAX;
     return p;
 }
 
-// grid_of returns the grid of rows x strips for packs of n, per_thread rows a thread.
+// grid_of returns the grid of rows and strips, for packs of n elements and per_thread rows a
+// thread.
 inline dim3 grid_of(int64_t rows, int64_t cols, int n, int per_thread = 1) {
     const int l = lanes(cols, n);
     return blocks(ceil_div(rows, per_thread), BLOCK / l,
                   static_cast<unsigned>(ceil_div(cols, static_cast<int64_t>(l) * n)));
 }
 
-// array is an array of any type, or a matrix.
+// array describes an array of any type, or a matrix.
 struct array {
     const void *p;
-    int size; // of an element
+    int size; // bytes of an element
     int64_t stride = 0;
     template <typename T>
     array(const T *p) : p(p), size(sizeof(T)) {}
@@ -39,8 +41,8 @@ struct array {
         : p(m.of), size(m.bf16 ? sizeof(bf16) : sizeof(float)), stride(m.stride) {}
 };
 
-// in_packs calls f with the size of the packs, 4 or 1, that fit rows of the given width in all
-// these arrays.
+// in_packs calls f with the size of the packs, 4 or 1. It is 4 if rows of the given width can be
+// read in packs of 4 in all these arrays.
 template <typename F>
 int in_packs(int64_t width, std::initializer_list<array> all, const F &f) {
     bool wide = true;

@@ -1,12 +1,13 @@
-// What gives gradients of parameters after the products: sums over rows, and halves of matrices.
+// What gradients of parameters need after the matrix products: sums over rows, and halves of
+// matrices.
 #include "settle.cuh"
 #include "stored.cuh"
 
 namespace halognn {
 namespace {
 
-// settle_one sums the rows of a chunk, one thread a column and chunk. Only one of the two matrices
-// may be of bfloat16.
+// settle_one sums the rows of a chunk. There is a thread for each column and chunk. Only one of the
+// two matrices may be of bfloat16.
 __device__ inline void settle_one(const sums &s, int64_t at, uint32_t *arrived) {
     const int64_t chunks = (s.rows + CHUNK - 1) / CHUNK, chunk = at / s.cols, j = at % s.cols;
     const in_chunk in(chunk, s.rows, s.cols, j);
@@ -42,7 +43,7 @@ __device__ inline void settle_one(const sums &s, int64_t at, uint32_t *arrived) 
     if (arrive(arrived + s.cols, s.cols)) *s.b = add_in_order(columns, 1, s.cols);
 }
 
-// part_one copies an element of a matrix to that of its halves.
+// part_one copies an element of a matrix to the left or right half.
 __device__ inline void part_one(const sums &s, int64_t at) {
     const int64_t half = s.cols / 2, row = at / s.cols, j = at % s.cols;
     float *const to = j < half ? s.b : s.b2;
@@ -53,7 +54,7 @@ __global__ void BY_CHUNK settle(pending p, uint32_t *arrived) {
     int64_t at = item(), mine = -1;
     uint32_t counter = 0;
     sums of{};
-#pragma unroll // no indexed access to parameters, which would move them to local memory
+#pragma unroll // no index into parameters, because this would move them to local memory
     for (int k = 0; k < PENDING; k++) {
         if (k < p.count && at >= 0 && at < p.items[k]) {
             of = p.of[k];

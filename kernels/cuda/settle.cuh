@@ -1,11 +1,12 @@
-// Sums of gradients that wait, so that one launch makes all those of a layer.
+// Sums of gradients are collected, so that one launch computes all sums of a layer.
 #pragma once
 
 #include "reduce.cuh"
 
 namespace halognn {
 
-// later leaves sums to halognn_cuda_settle. What they read must not change until then.
+// later adds sums to those that halognn_cuda_settle will compute. The arrays that they read must
+// not change until then.
 int later(halognn_cuda *c, const sums &s);
 
 }  // namespace halognn

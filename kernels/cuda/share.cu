@@ -1,4 +1,5 @@
-// Memory of one device for the kernels of others: of this process, or of another on this machine.
+// Gives kernels of other devices access to the memory of a device. The other devices may belong to
+// this process or to another process on this machine.
 #include "context.cuh"
 
 #include <cstring>
@@ -8,7 +9,7 @@ namespace {
 static_assert(sizeof(cudaIpcMemHandle_t) == HALOGNN_MEMORY_NAME, "the size of a name");
 
 int told(int code) {
-    if (code) cudaGetLastError(); // else the next launch would return it again
+    if (code) cudaGetLastError(); // otherwise the next launch would return this error again
     return code;
 }
 

@@ -1,6 +1,6 @@
-// Matrices of float32 or bfloat16. A kernel that has a matrix of either type tests which it is
-// where it reads or writes a pack: the answer is the same for the whole grid. Kernels whose reads
-// must not be interrupted are compiled for each type instead (by_type).
+// Matrices of float32 or bfloat16. Most kernels test the type of a matrix when they read or write a
+// pack. This is cheap, because the answer is the same in all threads. Kernels that must issue
+// several loads without a test in between are compiled for each type instead (by_type).
 #pragma once
 
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 namespace halognn {
 
-// put writes numbers, rounded to the type of the matrix.
+// put writes a pack of numbers to a matrix, rounded to its type.
 template <int N>
 __device__ inline void put(float *to, const pack<float, N> &v) {
     store<float, N>(to, v);
@@ -34,8 +34,8 @@ __device__ inline void put(const halognn_cuda_matrix &m, int64_t at, const pack<
         put<N>(static_cast<float *>(m.of) + at, v);
 }
 
-// hold reads a pack as it lies in a matrix, and widen makes numbers of it: between the two, other
-// reads can be on their way.
+// hold reads the bits of a pack in a matrix, and widen converts these to numbers. Between the two
+// calls, other loads can be issued.
 template <int N>
 __device__ inline pack<uint32_t, N> hold(const halognn_cuda_matrix &m, int64_t at) {
     if (!m.bf16) return load<uint32_t, N>(static_cast<const uint32_t *>(m.of) + at);
@@ -67,7 +67,7 @@ __device__ inline pack<float, N> take(const halognn_cuda_matrix &m, int64_t at) 
     return widen<N>(m, hold<N>(m, at));
 }
 
-// by_type calls f with the address of a matrix, as its type.
+// by_type calls f with the address of a matrix, as a pointer to its type.
 template <typename F>
 int by_type(const halognn_cuda_matrix &m, const F &f) {
     return m.bf16 ? f(static_cast<bf16 *>(m.of)) : f(static_cast<float *>(m.of));

@@ -1,5 +1,5 @@
-// What follows a sum, element by element: something added, an activation, dropout; and its
-// gradient. Kernels apply it where they have an element in a register.
+// The epilogue of a sum, element by element: an addend, an activation and dropout. Also its
+// backward pass. Kernels apply them while they have an element in a register.
 #pragma once
 
 #include "exp.cuh"
@@ -16,7 +16,7 @@ __device__ inline uint64_t mix64(uint64_t x) {
     return x ^ x >> 31;
 }
 
-// row_bits and bits: compute.DropoutKey.Row(vertex).Bits(column).
+// row_bits and bits are compute.DropoutKey.Row(vertex) and .Bits(column).
 __device__ inline uint64_t row_bits(uint64_t key, int32_t vertex) {
     return mix64(key + 0x9e3779b97f4a7c15ull *
                            (static_cast<uint64_t>(static_cast<uint32_t>(vertex)) + 1));
@@ -30,7 +30,8 @@ __device__ inline uint32_t bits(uint64_t row, uint32_t column) {
     return x ^ x >> 16;
 }
 
-// drawn returns the hash that keys the dropout of row r; 0 without dropout.
+// drawn returns the hash from which the dropout of row r is drawn. It returns 0 if there is no
+// dropout.
 __device__ inline uint64_t drawn(const halognn_cuda_then &then, int64_t r) {
     return then.threshold > 0 ? row_bits(then.key, then.vertices[r]) : 0;
 }
@@ -39,7 +40,8 @@ __device__ inline bool drops(const halognn_cuda_then &then, uint64_t row, int64_
     return then.threshold > 0 && bits(row, static_cast<uint32_t>(column)) < then.threshold;
 }
 
-// follow applies activation and dropout to x, the complete sum, and rounds it. row is drawn(r).
+// follow applies activation and dropout to x, the complete sum, and rounds it. The argument row is
+// drawn(r).
 __device__ inline float follow(const halognn_cuda_then &then, float x, uint64_t row,
                                 int64_t column) {
     if (then.activation == HALOGNN_RELU) x = x < 0 ? 0 : x * then.scale;
@@ -53,7 +55,7 @@ __device__ inline float follow(const halognn_cuda_then &then, float x, uint64_t 
 }
 
 // follow_back returns the gradient with respect to x from dy, the gradient with respect to y =
-// follow(x). What ReLU dropped is 0 in y, so that only ELU needs row.
+// follow(x). With ReLU, a dropped element is 0 in y, so only ELU needs the argument row.
 __device__ inline float follow_back(const halognn_cuda_then &then, float dy, float y, uint64_t row,
                                  int64_t column) {
     if (then.activation == HALOGNN_RELU) return y > 0 ? dy * then.scale : 0;
@@ -61,14 +63,14 @@ __device__ inline float follow_back(const halognn_cuda_then &then, float dy, flo
     return drops(then, row, column) ? 0 : dy * (y > 0 ? then.scale : y + then.scale);
 }
 
-// drawn_back is drawn for follow_back.
+// drawn_back returns what drawn returns, if follow_back needs it; otherwise 0.
 __device__ inline uint64_t drawn_back(const halognn_cuda_then &then, int64_t r) {
     return then.activation == HALOGNN_ELU ? drawn(then, r) : 0;
 }
 
-// sum_back returns the sum of of(d, more(r)) over a chunk, where d is the gradient that column j of
-// dy becomes, and more(r) the READS other numbers that are read of row r. If keep, it replaces dy
-// by d, rounded to the type of dy.
+// sum_back sums a column over the rows r of a chunk. It backpropagates dy through the epilogue to a
+// gradient d, and adds of(d, more(r)). The function more loads READS other numbers of row r. If
+// keep is true, d replaces dy, rounded to the type of dy.
 template <int READS, typename D, typename Y, typename More, typename Of>
 __device__ inline auto sum_back(D *dy, const Y *y, const halognn_cuda_then &then, bool keep,
                                 const in_chunk &in, int64_t j, const More &more, const Of &of) {
@@ -98,8 +100,9 @@ __device__ inline auto sum_back(D *dy, const Y *y, const halognn_cuda_then &then
         });
 }
 
-// in_place says whether the backward pass of a norm replaces a gradient of type D by that before
-// what followed the norm. One of bfloat16 stays: it is taken back twice.
+// in_place says whether the backward pass of a norm overwrites dy, of type D, with the gradient
+// before the epilogue. A dy of bfloat16 is not overwritten; it is backpropagated through the
+// epilogue twice instead.
 template <typename D>
 constexpr bool in_place = std::is_same_v<D, float>;
 
