@@ -7,7 +7,7 @@ import "C"
 
 import "halognn/src/devices/compute"
 
-// Go and the kernels number activations alike.
+// Go and the kernels use the same numbers for activations.
 var (
 	_ [compute.ActivateReLU]struct{} = [C.HALOGNN_RELU]struct{}{}
 	_ [compute.ActivateELU]struct{}  = [C.HALOGNN_ELU]struct{}{}
@@ -42,24 +42,25 @@ func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.Dropou
 		P: p, Key: key, Vertices: vertices})
 }
 
-// epilogue sets y = e(x + bias): bias is nil for none, and y may be x.
+// epilogue sets y = e(x + bias). If there is no bias, bias is nil. y may be x.
 func (d *Device) epilogue(kernel string, y, x compute.Matrix, bias []float32, e compute.Epilogue) {
 	d.follow(kernel, y, x, bias, d.cEpilogue(e))
 }
 
-// follow is epilogue with an epilogue as kernels take it.
+// follow does what epilogue does, with an epilogue in the form in which kernels take it.
 func (d *Device) follow(kernel string, y, x compute.Matrix, bias []float32,
 	then C.halognn_cuda_then) {
 	rows, cols := size(y)
 	must(kernel, C.gpu_epilogue(d.c, matrix(y), rows, cols, float(x.Data), float(bias), then))
 }
 
-// epilogueBackward turns dy into the gradient of the epilogue's input, in place, and sets db to the
-// gradient of the bias unless db is nil.
+// epilogueBackward turns dy, in place, into the gradient with respect to the input of the epilogue.
+// Unless db is nil, it sets db to the gradient of the bias.
 func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Matrix,
 	e compute.Epilogue) {
 	if e.Activation == compute.ActivateReLU {
-		e.Vertices = nil // the gradient does not read them
+		// in this case the backward pass does not draw dropout again, so it needs no vertices
+		e.Vertices = nil
 	}
 	rows, cols := size(dy)
 	then, sums := d.cEpilogue(e), 0
@@ -72,7 +73,8 @@ func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Mat
 	})
 }
 
-// rounds returns how many low bits complete rows lose, if they are rounded.
+// rounds returns the number of low bits that complete rows lose when they are rounded. If rounded
+// is false, or the device does not store bfloat16, that is 0.
 func (d *Device) rounds(rounded bool) C.int {
 	if !rounded || d.stored() != compute.BF16s {
 		return 0
@@ -80,12 +82,12 @@ func (d *Device) rounds(rounded bool) C.int {
 	return d.dropped()
 }
 
-// complete sets y to the rows x, completed, in launches of its own. y may be x.
+// complete sets y to the completed rows x, in separate launches. y may be x.
 func (d *Device) complete(kernel string, y, x compute.Matrix, c compute.Completion) {
 	d.completeBy(kernel, y, x, matrix(c.Own), c.Own.Rows, c.Rounded)
 }
 
-// completeBy is complete with n own rows, of any stride.
+// completeBy does what complete does, with n own rows that need not follow each other without gaps.
 func (d *Device) completeBy(kernel string, y, x compute.Matrix, own C.halognn_cuda_matrix, n int,
 	rounded bool) {
 	then := C.halognn_cuda_then{scale: 1, dropped: d.rounds(rounded)}
@@ -99,7 +101,7 @@ func (d *Device) completeBy(kernel string, y, x compute.Matrix, own C.halognn_cu
 	}
 }
 
-// cEpilogue returns an epilogue as kernels take it.
+// cEpilogue returns an epilogue in the form in which kernels take it.
 func (d *Device) cEpilogue(e compute.Epilogue) C.halognn_cuda_then {
 	to := C.halognn_cuda_then{scale: 1}
 	if e.Add.Cols > 0 {

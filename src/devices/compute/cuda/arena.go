@@ -8,18 +8,19 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// alignment is the alignment of every block: more than any row needs.
+// alignment is the alignment of every block, in bytes. No row needs more.
 const alignment = compute.Alignment
 
-// arena allocates ranges of [0,size), lowest first, and frees them. O(free ranges) a call; a run
-// has a few dozen.
+// arena allocates and frees blocks in the range [0,size). It takes the lowest free range that is
+// large enough. A call takes O(free ranges) time; a run has a few dozen free ranges.
 type arena struct {
 	mu   sync.Mutex
 	size int
-	free []span       // free ranges, by offset; no two touch
-	held map[int]held // allocated blocks, by offset
+	free []span       // free ranges in ascending order; no two of them touch
+	held map[int]held // allocated blocks; the keys are offsets
 
-	take func(bytes int) (at int, err error) // if set, take and give make and free blocks
+	// if take is set, take and give allocate and free separate blocks instead
+	take func(bytes int) (at int, err error)
 	give func(at int)
 }
 
@@ -31,11 +32,11 @@ type held struct {
 	use   use
 }
 
-// use is a use of device memory, in the words of the error about too little memory.
+// use says what device memory is used for. The error about too little memory names it.
 type use int
 
 const (
-	useModel use = iota // Device.Alloc: parameters, moments, activations, gradients
+	useModel use = iota // memory from Device.Alloc: parameters, moments, activations, gradients
 	useRows
 	useInputs
 	useScratch
@@ -48,7 +49,7 @@ func (u use) String() string {
 		"inputs of minibatches", "partial sums", "topology and drawn minibatches"}[u]
 }
 
-// cure says how to reduce a use.
+// cure returns the settings that reduce the memory of a use.
 func (u use) cure() string {
 	return [...]string{"sample.batch, model.hidden or sample.fanouts", "compute.gpu_rows",
 		"sample.batch, sample.fanouts or pipeline.depth",
@@ -61,7 +62,7 @@ func newArena(size int) *arena {
 	return &arena{size: size, free: []span{{0, size}}, held: map[int]held{}}
 }
 
-// alloc returns the offset of a new block of that many bytes.
+// alloc allocates a block of at least the given number of bytes and returns its offset.
 func (a *arena) alloc(bytes int, u use) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -82,7 +83,7 @@ func (a *arena) alloc(bytes int, u use) (int, error) {
 	return 0, a.full(bytes, u)
 }
 
-// allocApart makes a separate block of exactly that many bytes.
+// allocApart allocates a separate block of exactly the given number of bytes.
 func (a *arena) allocApart(bytes int, u use) (int, error) {
 	if bytes > a.freeBytes() {
 		return 0, a.full(bytes, u)
@@ -95,8 +96,8 @@ func (a *arena) allocApart(bytes int, u use) (int, error) {
 	return at, err
 }
 
-// full is the error of an allocation that does not fit: its size and use, the uses that have the
-// rest, and the setting to lower.
+// full returns the error of an allocation that does not fit. It names the size and use of the
+// block, the uses that have the rest of the memory, and the setting to lower.
 func (a *arena) full(bytes int, u use) error {
 	text := fmt.Sprintf("%s for %v do not fit into the %s that are free of %s:", mega(bytes), u,
 		mega(a.freeBytes()), mega(a.size))
@@ -127,7 +128,8 @@ func (a *arena) freeBytes() int {
 	return n
 }
 
-// release frees a block. It panics if there is none at the offset: freeing twice is a bug.
+// release frees a block. It panics if there is no block at the offset, because freeing a block
+// twice is a bug.
 func (a *arena) release(at int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

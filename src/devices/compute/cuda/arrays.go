@@ -13,15 +13,16 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Go and the kernels compute sizes of scratch and references to rows from the same constants.
+// Go and the kernels use the same constants to compute the size of scratch memory and the
+// references to rows.
 var (
 	_ [compute.ChunkRows]struct{}  = [C.HALOGNN_CHUNK_ROWS]struct{}{}
 	_ [compute.RefRowBits]struct{} = [C.HALOGNN_ROW_BITS]struct{}{}
 )
 
-// sent is a host array that a staging buffer has sent: a kernel called with the array reads it on
-// the device. Indices are checked when they are sent, on a preparing goroutine, which has time to
-// spare.
+// sent is a host array that a staging buffer has copied to the device. If a kernel is called with
+// the array, it reads the copy. Indices are checked when they are sent, because the goroutines that
+// prepare minibatches have time for it.
 type sent struct {
 	host          unsafe.Pointer
 	bytes         int
@@ -29,25 +30,26 @@ type sent struct {
 	lowest, above int32 // all elements of an array of indices lie in [lowest, above)
 }
 
-// complete reports whether kernels find all their arrays in the open staging buffer.
+// complete reports whether the open staging buffer has all arrays that kernels of the step will
+// read.
 func (b *stagingBuffer) complete() bool { return b != nil && !b.madeInStep }
 
-// arrays makes room for the host arrays of one kernel call that may not be in the open staging
-// buffer.
+// arrays makes room for the host arrays of one call of a kernel, as the open staging buffer may not
+// have them.
 func (d *Device) arrays(bytes int) {
 	if d.open.complete() {
 		return
 	}
-	const most = 5 // arrays in a call, each aligned
+	const most = 5 // the largest number of arrays that a call has; each is aligned
 	if err := d.reserve(&d.loose, bytes+most*alignment, useInputs); err != nil {
 		panic(err)
 	}
 	d.used = 0
 }
 
-// onDevice returns the device address of a host array. If the open staging buffer has the array,
-// that is its address; a complete staging buffer must have it. Otherwise, or without a buffer, as
-// in tests, onDevice copies the array and returns when the copy is complete.
+// onDevice returns the device address of a host array. If the open staging buffer has sent the
+// array, it returns the address of the copy. If this buffer is complete, it must have the array.
+// Otherwise, or if no buffer is open as in tests, onDevice copies the array and waits for the copy.
 func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointer {
 	if len(x) == 0 {
 		return nil
@@ -68,13 +70,13 @@ func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointe
 	must("copying an array of a kernel",
 		C.gpu_upload(d.c, C.HALOGNN_COMPUTE, to, (*C.char)(p), C.int64_t(bytes)))
 	must("copying an array of a kernel", C.gpu_sync(d.c, C.HALOGNN_COMPUTE))
-	runtime.KeepAlive(p) // until it has been read
+	runtime.KeepAlive(p) // the array must live until it has been read
 	return to
 }
 
 func (d *Device) indptr(x []int64) *C.int64_t { return (*C.int64_t)(onDevice(d, x)) }
 
-// indices returns the device address of the indices of segments. It panics unless they all lie in
+// indices returns the device address of the indices of segments. It panics if an index is not in
 // [0,rows).
 func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t {
 	if s.Above > 0 {
@@ -92,7 +94,7 @@ func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t
 	known := d.open.find(unsafe.Pointer(unsafe.SliceData(x)), len(x)*4)
 	if known != nil && from == 0 {
 		lowest, above = known.lowest, known.above
-	} else { // indices before them belong to other segments
+	} else { // indices before these belong to other segments
 		lowest, above = bounds(x[from:])
 	}
 	if lowest < 0 || int(above) > rows {
@@ -102,7 +104,7 @@ func (d *Device) indices(kernel string, s compute.Segments, rows int) *C.int32_t
 	return (*C.int32_t)(onDevice(d, x))
 }
 
-// bounds returns the range of indices.
+// bounds returns the smallest index, and the largest index plus 1.
 func bounds(x []int32) (lowest, above int32) {
 	for _, i := range x {
 		lowest, above = min(lowest, i), max(above, i+1)
@@ -110,16 +112,16 @@ func bounds(x []int32) (lowest, above int32) {
 	return lowest, above
 }
 
-// scratchOf is device memory that one launch at a time borrows from lend(). Launches run in the
-// order in which they are made, so the next launch may use the same memory. If a larger block
-// replaces it, only later work can get the memory of the old block.
+// scratchOf is scratch memory on the device that lend passes to one launch at a time. Launches run
+// in the order in which they are queued, so the next launch may use the same memory. If a larger
+// block replaces this memory, only work that is queued later can get the old block.
 type scratchOf struct {
 	buffer
 	lent bool
 }
 
-// lend calls launch with the given number of bytes of scratch memory. It panics if launch borrows
-// the same memory again, because both would overwrite each other's data.
+// lend calls the function launch with scratch memory of the given number of bytes. It panics if
+// launch calls lend for the same memory, because both launches would overwrite each other's data.
 func (d *Device) lend(kernel string, s *scratchOf, bytes int, launch func(unsafe.Pointer) C.int) {
 	if s.lent {
 		panic("compute/cuda: " + kernel + ": one launch borrows its scratch twice; this is a bug " +
@@ -133,7 +135,7 @@ func (d *Device) lend(kernel string, s *scratchOf, bytes int, launch func(unsafe
 	must(kernel, launch(s.p))
 }
 
-// lendSums lends room for partial sums: n floats for each chunk of rows.
+// lendSums lends room for partial sums. It has n floats for each chunk of rows.
 func (d *Device) lendSums(kernel string, rows, n int, launch func(*C.float) C.int) {
 	chunks := (rows + compute.ChunkRows - 1) / compute.ChunkRows
 	d.lend(kernel, &d.scratch, chunks*n*4, func(p unsafe.Pointer) C.int {
@@ -153,7 +155,7 @@ func (d *Device) zero(m compute.Matrix) {
 
 func float(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
 
-// matrix returns a matrix of either type.
+// matrix returns a matrix of float32 or bfloat16 as a C value.
 func matrix(m compute.Matrix) C.halognn_cuda_matrix {
 	if m.BF16 != nil {
 		return C.halognn_cuda_matrix{of: unsafe.Pointer(unsafe.SliceData(m.BF16)), bf16: 1}

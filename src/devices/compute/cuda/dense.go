@@ -4,8 +4,8 @@ package cuda
 
 import "halognn/src/devices/compute"
 
-// Dense implements compute.Device. The epilogue is a launch of its own, which also adds a single
-// bias, and stores the result.
+// Dense implements compute.Device. A separate launch adds a single bias, applies the epilogue and
+// stores the result.
 func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDense(y, a)).Done()
 	bias, sum := a.Bias, d.whole(y)
@@ -23,8 +23,8 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	}
 }
 
-// whole returns where a kernel makes the rows y before they are complete: y, or room of float32
-// until its next call.
+// whole returns the matrix of float32 in which a kernel makes the rows y before they are complete.
+// This is y itself or, if y is of bfloat16, memory that the next call of whole uses again.
 func (d *Device) whole(y compute.Matrix) compute.Matrix {
 	if y.BF16 == nil {
 		return y
@@ -36,8 +36,8 @@ func (d *Device) whole(y compute.Matrix) compute.Matrix {
 	return d.product.matrix(compute.Float32s, y.Rows, y.Cols)
 }
 
-// DenseBackward implements compute.Device. The gradient of the bias is made where the epilogue
-// changes dy or, if it does not, with the gradients of the weights.
+// DenseBackward implements compute.Device. If the epilogue changes dy, the same launch computes the
+// gradient of the bias. Otherwise it is computed with the gradients of the weights.
 func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a compute.Dense) {
 	defer d.probe.Start(compute.CheckDenseBackward(g, dy, y, a)).Done()
 	if a.Bias == nil {

@@ -1,5 +1,6 @@
-// Package cuda is the compute backend for one NVIDIA GPU: the kernels of kernels/cuda and cuBLAS,
-// in libhalognn_cuda.so, which is loaded when a device is opened. The same program runs without it.
+// Package cuda implements compute.Device on one NVIDIA GPU. It calls cuBLAS and the kernels of
+// kernels/cuda, which are in the library libhalognn_cuda.so. The library is loaded when a device is
+// opened, so the same program runs without it.
 //
 //	host                     stream UP            stream COMPUTE               stream DOWN
 //	rows of minibatch i+1 ─┐
@@ -13,11 +14,12 @@
 //	                 resident rows | parameters, moments | activations | staging buffers
 //
 // The package manages the arena itself, so no step allocates from the driver, and an error can say
-// how much memory each use takes. Kernels give the bits of the CPU's C kernels except matrix
-// products, LayerNorm, losses and attention, which add in another, fixed order.
+// how much memory each use takes. Kernels give the same bits as the C kernels of the CPU.
+// Exceptions are matrix products, LayerNorm, losses and attention, which add in another order that
+// is also fixed.
 //
-// Without a GPU the same library is built for the host (make -C kernels emulated), and this
-// package's tests run every kernel and every wait with it.
+// The same library can be built to run on the host (make -C kernels emulated). Without a GPU, this
+// package's tests use it to run every kernel and every wait.
 package cuda
 
 import (
@@ -31,34 +33,37 @@ import (
 
 // Options say which device Open opens and how much of its memory it uses.
 type Options struct {
-	Device  int  // -1: the device of LocalRank
-	Memory  int  // bytes of the arena; 0: Free, less a reserve, divided by Sharing
-	Free    int  // free bytes before any process took its arena; 0: those free now
-	Sharing int  // number of processes that share the device; 0 means 1
-	Apart   bool // allocates every array separately, so that tools see overruns
+	Device int // number of the device; -1: the device for LocalRank
+	Memory int // bytes of the arena; 0: the free bytes, less a reserve, divided by Sharing
+	// bytes that were free before any process allocated its arena; 0: the bytes that are free now
+	Free    int
+	Sharing int // number of processes that share the device; 0 means 1
+	// whether every array is allocated separately, so that tools detect accesses beyond its end
+	Apart bool
 	// precision of the factors of products: float32 (or empty), or bf16 or tf32 on tensor cores
 	Precision compute.Precision
-	Library   string // path of the library; "": where Find looks
+	Library   string // path of the library; "": the library that Find finds
 }
 
-// ErrNoLibrary is wrapped by the error of Open where libhalognn_cuda.so cannot be loaded.
+// ErrNoLibrary is wrapped by the error of Open if libhalognn_cuda.so cannot be loaded.
 var ErrNoLibrary = errors.New("the CUDA library of halognn cannot be loaded")
 
 // ErrMemory is wrapped by errors about too little device memory.
 var ErrMemory = compute.ErrMemory
 
-// localRankNames are the variables in which launchers give the rank within its node: Open MPI;
-// MPICH's Hydra and Intel MPI; MVAPICH; Cray's and PBS's PALS; Flux; IBM's jsrun; Slurm. Slurm
-// comes last, because programs that a batch script launches inherit the variable of the script.
+// localRankNames are the variables in which launchers give the rank of a process within its node.
+// They are those of Open MPI, of MPICH's Hydra and Intel MPI, of MVAPICH, of PALS (Cray and PBS),
+// of Flux, of IBM's jsrun, and of Slurm. Slurm comes last, because programs that a batch script
+// launches inherit the variable of the script.
 var localRankNames = []string{
 	"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK",
 	"PALS_LOCAL_RANKID", "PMI_LOCAL_RANK", "FLUX_TASK_LOCAL_ID",
 	"JSM_NAMESPACE_LOCAL_RANK", "SLURM_LOCALID",
 }
 
-// LocalRank returns the rank of this process within its node, and the launcher's variable that
-// gives it; 0 and "" if there is none. It is known before MPI starts, and an MPI may require that
-// the device is chosen first.
+// LocalRank returns the rank of this process within its node, and the name of the launcher's
+// variable that gives it. If there is no such variable, it returns 0 and "". It does not need MPI,
+// because some MPI libraries require that the device is chosen before MPI starts.
 func LocalRank() (rank int, variable string) {
 	for _, name := range localRankNames {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n >= 0 {
@@ -70,15 +75,19 @@ func LocalRank() (rank int, variable string) {
 
 // Choice is the device that a process has chosen with Choose.
 type Choice struct {
-	Device, Devices int    // Device is the number of one of the Devices that this process sees
-	ID              string // id of the device, independent of its number in a process
-	Free            int    // bytes that were free besides earlier contexts
+	// Devices is the number of devices that this process sees, and Device the index of the chosen
+	// one
+	Device, Devices int
+	ID              string // id of the device, which is the same in all processes
+	// bytes of device memory that were free when the process chose the device
+	Free int
 }
 
 // Shared returns how many processes of a node have chosen this device, and the least free bytes
-// that any of them saw. ids and free are those of all processes of the node. If more processes
-// share the device than necessary, as when none knows its local rank, it returns an error; variable
-// names the environment variable from which the local rank was read.
+// that any of them saw. The arguments ids and free have the ID and Free of all processes of the
+// node. If more processes share the device than necessary, for example because no process knows its
+// local rank, Shared returns an error. The argument variable is the name of the environment
+// variable from which the local rank was read.
 func (c *Choice) Shared(ids []string, free []int, variable string) (processes, least int,
 	err error) {
 	least = c.Free
@@ -98,14 +107,15 @@ func (c *Choice) Shared(ids []string, free []int, variable string) (processes, l
 }
 
 // share returns the bytes of an arena on a device with the given free bytes. It leaves a reserve
-// for the driver, for the code of kernels, which is loaded at their first call, and for others.
+// for the driver, for other programs, and for the code of kernels, which is loaded at their first
+// call.
 func share(free, memory, processes int) int {
 	reserve := min(max(memory/20, 256<<20), memory/4)
 	return max(0, free-reserve) / max(1, processes)
 }
 
-// choose returns the device for a local rank: devices are assigned in order, round robin if there
-// are more ranks.
+// choose returns the number of the device for a local rank. Devices are assigned to ranks in order.
+// If there are more ranks than devices, it begins again with the first device.
 func choose(device, devices, localRank int) (int, error) {
 	switch {
 	case devices == 0:

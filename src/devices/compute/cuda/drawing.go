@@ -17,25 +17,26 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// This does not compile unless package compute states the limits of the C kernels.
+// This does not compile unless package compute has the same limits as the C kernels.
 var (
 	_ [compute.MostDrawnFanout]struct{} = [C.HALOGNN_FANOUT]struct{}{}
 	_ [compute.MostDrawnHops]struct{}   = [C.HALOGNN_HOPS]struct{}{}
 )
 
-// drawer implements compute.Drawer: it has the topology on the device, and what drawings share.
-// Drawings run one after the other on HALOGNN_DRAW.
+// drawer implements compute.Drawer. It has the topology on the device, and what all drawings share.
+// Drawings run one after the other on the stream HALOGNN_DRAW.
 type drawer struct {
 	d         *Device
 	o         compute.DrawOptions
 	of        C.halognn_cuda_topology
-	blocks    []int          // offsets of its blocks in the arena
+	blocks    []int          // offsets in the arena of the blocks that the drawer has allocated
 	scratch   unsafe.Pointer // scratch memory of halognn_cuda_draw
 	elsewhere int            // number of rows that are not resident
 
-	mu        sync.Mutex // guards Start
+	mu        sync.Mutex // held during Start
 	valueBits int        // number of bits of a value in the map
-	tag       uint32     // tag of the last drawing; 0: the next one fills the map
+	// tag of the last drawing in the map; if it is 0, the next drawing fills the map first
+	tag uint32
 }
 
 // NewDrawer implements compute.Accelerator.
@@ -57,7 +58,7 @@ func (d *Device) NewDrawer(o compute.DrawOptions) (compute.Drawer, error) {
 	return r, nil
 }
 
-// checkDraws returns an error for options that no drawing can have.
+// checkDraws returns an error if no drawing is possible with the options.
 func checkDraws(o *compute.DrawOptions) error {
 	vertices := len(o.Original)
 	if len(o.Indptr) != vertices+1 || len(o.Hops) < 1 || len(o.Hops) > compute.MostDrawnHops ||
@@ -76,7 +77,7 @@ func checkDraws(o *compute.DrawOptions) error {
 	return nil
 }
 
-// open uploads the topology.
+// open copies the topology to the device.
 func (r *drawer) open() error {
 	vertices := len(r.o.Original)
 	r.of.vertices, r.of.edges = C.int64_t(vertices), C.int64_t(len(r.o.Indices))
@@ -103,7 +104,8 @@ func (r *drawer) open() error {
 		r.of.where = (*C.uint64_t)(put(mem.Bytes(where)))
 	}
 	if err != nil {
-		return errors.Join(err, r.d.Sync()) // queued work may still read the array where
+		// queued work may still read the array where, so wait for it
+		return errors.Join(err, r.d.Sync())
 	}
 	p, err := at(4 * vertices)
 	if err != nil {
@@ -115,12 +117,12 @@ func (r *drawer) open() error {
 		return err
 	}
 	must("the topology", C.gpu_zero(r.d.c, C.HALOGNN_COMPUTE, r.scratch, C.HALOGNN_DRAW_COUNTERS))
-	err = r.d.Sync() // after which other streams may read it
+	err = r.d.Sync() // after this, other streams may read the topology
 	runtime.KeepAlive(where)
 	return err
 }
 
-// block allocates device memory and appends it to blocks.
+// block allocates a block of device memory and appends its offset to blocks.
 func (d *Device) block(blocks *[]int, bytes int) (unsafe.Pointer, error) {
 	at, err := d.arena.alloc(bytes, useDrawing)
 	if err != nil {
@@ -130,8 +132,8 @@ func (d *Device) block(blocks *[]int, bytes int) (unsafe.Pointer, error) {
 	return d.at(at), nil
 }
 
-// where returns the resident row of each vertex, in the form in which kernels read it; nil if no
-// row is resident.
+// where returns, for each vertex, the place of its row on the device, in the form in which kernels
+// read it. It returns nil if no row is resident.
 func (r *drawer) where() []compute.RowRef {
 	resident := &r.d.resident
 	r.elsewhere = len(r.o.Original)
@@ -161,8 +163,8 @@ func (r *drawer) Free() error {
 	return err
 }
 
-// drawing describes a drawing for kernels. Its arrays begin at s.p; if s is nil, only bounds are
-// set.
+// drawing describes a drawing for kernels. The arrays of the drawing begin at s.p. If s is nil,
+// only the bounds are set.
 func (r *drawer) drawing(s *drawing) (w C.halognn_cuda_drawing) {
 	o, bytes := &r.o, 0
 	w.topology, w.scratch = r.of, r.scratch
@@ -222,20 +224,22 @@ func (r *drawer) drawing(s *drawing) (w C.halognn_cuda_drawing) {
 // drawing implements compute.Drawing.
 type drawing struct {
 	r      *drawer
-	blocks []int // offsets of its blocks in the arena
+	blocks []int // offsets in the arena of the blocks that the drawing has allocated
 	p      unsafe.Pointer
 	bytes  int
-	// allocated apart, because C may get no memory with Go pointers in it
+	// memory outside the Go heap, because C code must not get Go memory that contains Go pointers
 	what *C.halognn_cuda_drawing
-	// the header, the seeds, and room for as many vertices as can be missing: to pin memory while
-	// steps run would stop the device
+	// pinned memory for the header, the seeds, and as many vertices as can be missing; allocated at
+	// once, because the device would stop if memory were pinned while steps run
 	pinned      unsafe.Pointer
 	pinnedBytes int
 	drawn       compute.Drawn
 
-	// events: the header has come; kernels have read what was drawn; a copy to it has been made
+	// events: done, when the header has arrived; read, when kernels have read what was drawn; sent,
+	// when a copy to what was drawn has ended
 	done, read, sent unsafe.Pointer
-	// whether the events were recorded; begun also says that nobody has waited for done
+	// whether the events done, read and sent were recorded; begun becomes false when somebody has
+	// waited for done
 	begun, taken, used bool
 }
 
@@ -258,7 +262,7 @@ func (r *drawer) NewDrawing() (compute.Drawing, error) {
 			failure("an event", C.gpu_make_event(r.d.c, 0, &s.read)),
 			failure("an event", C.gpu_make_event(r.d.c, 0, &s.sent)))
 	}
-	if err == nil { // kernels that are queued may still read what lay here before
+	if err == nil { // kernels that are queued may still read what was in this memory before
 		s.taken = true
 		err = failure("a drawing", C.gpu_record(r.d.c, C.HALOGNN_COMPUTE, s.read))
 	}
@@ -271,13 +275,14 @@ func (r *drawer) NewDrawing() (compute.Drawing, error) {
 // headerBytes is the size of the header in pinned memory.
 const headerBytes = alignment * ((C.sizeof_halognn_cuda_drawn + alignment - 1) / alignment)
 
-// header and seeds return parts of the pinned memory: the header, and room for the seeds.
+// The methods header and seeds return parts of the pinned memory: the header, and the room for the
+// seeds.
 func (s *drawing) header() *C.halognn_cuda_drawn { return (*C.halognn_cuda_drawn)(s.pinned) }
 func (s *drawing) seeds() []int32 {
 	return unsafe.Slice((*int32)(unsafe.Add(s.pinned, headerBytes)), s.r.o.Seeds)
 }
 
-// lacks returns pinned memory for n vertices whose rows are not resident.
+// lacks returns the part of the pinned memory for n vertices whose rows are not resident.
 func (s *drawing) lacks(n int) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Add(s.pinned, headerBytes+4*s.r.o.Seeds)), n)
 }
@@ -292,7 +297,8 @@ func (s *drawing) Start(seeds []int32, keys compute.DrawKeys) error {
 			"hops; it must have %d hops and 1 to %d seeds, and numbers for no hop or all",
 			len(words), len(seeds), len(numbers), len(r.o.Hops), r.o.Seeds)
 	}
-	if s.begun { // nobody has waited, and what is pinned may still be read or written
+	// nobody has waited for the last drawing, so the device may still read or write pinned memory
+	if s.begun {
 		if err := failure("a drawing", C.gpu_wait(c, s.done)); err != nil {
 			return err
 		}
@@ -313,7 +319,8 @@ func (s *drawing) Start(seeds []int32, keys compute.DrawKeys) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.fresh = cBool(r.tag == 0); r.tag == 0 {
-		r.tag = 1<<(32-r.valueBits) - 1 // the greatest tag is that of a freshly filled map
+		// the map is freshly filled, and its entries have the greatest tag
+		r.tag = 1<<(32-r.valueBits) - 1
 	}
 	r.tag--
 	w.tag = C.uint32_t(r.tag << r.valueBits)
@@ -369,10 +376,10 @@ func (s *drawing) Wait() (*compute.Drawn, error) {
 	return x, s.fetchMissing(int(head.missing))
 }
 
-// onCard returns memory of the device as a slice, which the host must not read.
+// onCard returns device memory as a slice. The host must not read its elements.
 func onCard[T, C any](p *C, n int) []T { return unsafe.Slice((*T)(unsafe.Pointer(p)), n) }
 
-// block returns the arrays of a hop.
+// block returns the arrays that were drawn for hop h.
 func (s *drawing) block(h int) (b compute.DrawnBlock) {
 	at, x, o := &s.what.hop[h], &s.drawn, &s.r.o
 	destinations, sources, edges := x.Vertices[h], x.Vertices[h+1], x.Edges[h]
@@ -396,7 +403,7 @@ func (s *drawing) block(h int) (b compute.DrawnBlock) {
 	return b
 }
 
-// fetchMissing brings to the host the n vertices whose rows are not resident.
+// fetchMissing copies the list of the n vertices whose rows are not resident to the host.
 func (s *drawing) fetchMissing(n int) error {
 	if n == 0 {
 		return nil
@@ -413,7 +420,7 @@ func (s *drawing) fetchMissing(n int) error {
 	return nil
 }
 
-// has reports whether an address is that of something drawn.
+// has reports whether an address lies in the memory of the drawing.
 func (s *drawing) has(p unsafe.Pointer) bool {
 	return s != nil && uintptr(p) >= uintptr(s.p) && uintptr(p) < uintptr(s.p)+uintptr(s.bytes)
 }

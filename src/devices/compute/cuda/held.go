@@ -17,33 +17,35 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// heldRows are the rows of a cache, one table of compute.Rows, that lie in device memory. Some lie
-// in this device's memory, where kernels read them; others in that of peers, from which they are
-// fetched.
+// heldRows are the rows of a cache that are in device memory. They are one table of compute.Rows.
+// Kernels read rows in this device's memory directly. Other rows are in the memory of peers and are
+// fetched from there.
 type heldRows struct {
 	table       int
 	rowBytes    int
-	p           unsafe.Pointer // own rows [first, end)
+	p           unsafe.Pointer // address of own rows, which are rows [first, end) of the table
 	first, end  int
-	block, size int // block of the arena, kept from one cache to the next: peers may still read it
+	block, size int // rows in the memory of peers
 	peers       []reached
-	align       int // common alignment of peers' rows
+	align       int // alignment in bytes that all rows of peers have
 }
 
-// reached describes rows [first, end) of the table, which lie in a peer's memory.
+// reached describes rows [first, end) of the table, which are in a peer's memory.
 type reached struct {
 	first, end int
 	address    uint64
-	opened     unsafe.Pointer // mapping of another process's memory; nil for memory of this process
+	// address of the mapped memory of another process; nil if the peer is in this process
+	opened unsafe.Pointer
 }
 
-// has returns the index of a row among the rows that this device holds.
+// has reports whether this device holds a row, and returns the index of the row among those that it
+// holds.
 func (h *heldRows) has(ref compute.RowRef) (row int, ok bool) {
 	row = ref.Row()
 	return row - h.first, h.p != nil && ref.Table() == h.table && row >= h.first && row < h.end
 }
 
-// address returns the device address of a row that a peer holds; 0 for others.
+// address returns the device address of a row that a peer holds. For other rows it returns 0.
 func (h *heldRows) address(ref compute.RowRef) uint64 {
 	if len(h.peers) == 0 || ref.Table() != h.table {
 		return 0
@@ -57,16 +59,18 @@ func (h *heldRows) address(ref compute.RowRef) uint64 {
 	return 0
 }
 
-// process names this process to others, which may have the same id in another container.
+// process returns a random name of this process. Process ids do not suffice, because processes in
+// different containers may have the same id.
 var process = sync.OnceValue(func() string { return rand.Text() })
 
-// rowsName is what other ranks of the node must know to read held rows.
+// rowsName has what other ranks of the node need to read held rows.
 type rowsName struct {
-	Process  string
-	Device   int
-	Address  uint64 // address in the process
-	Memory   []byte // name of the allocation for other processes; nil if it cannot be shared
-	Why      string // why the allocation cannot be shared
+	Process string
+	Device  int
+	Address uint64 // address of the rows in the memory of the process
+	// handle by which other processes open the allocation; nil if it cannot be shared
+	Memory   []byte
+	Why      string // reason why the allocation cannot be shared
 	Offset   int    // offset of the rows in the allocation
 	Table    int
 	First    int
@@ -98,7 +102,7 @@ func (d *Device) HoldRows(table, first int, rows []byte, rowBytes int) (name []b
 	must("rows of a cache", C.gpu_upload(d.c, C.HALOGNN_COMPUTE, h.p,
 		(*C.char)(unsafe.Pointer(unsafe.SliceData(rows))), C.int64_t(len(rows))))
 	err = d.Sync()
-	runtime.KeepAlive(unsafe.SliceData(rows)) // until they have been read
+	runtime.KeepAlive(unsafe.SliceData(rows)) // the rows must live until they have been read
 	if err != nil {
 		return nil, err
 	}

@@ -25,13 +25,14 @@ import (
 	_ "halognn/kernels" // halognn_cuda.h
 )
 
-// libraryName is the file name of the library, which Find looks for last through the system's
-// loader.
+// libraryName is the file name of the library. Find passes it to the system's loader if it does not
+// find the file itself.
 const libraryName = "libhalognn_cuda.so"
 
-// Find returns the path of the library: the value of HALOGNN_CUDA_LIB, or else a file beside the
-// program (../lib, ../build, .), or else the bare name, which the loader looks up in
-// LD_LIBRARY_PATH and the system's directories.
+// Find returns the path of the library. That is the value of HALOGNN_CUDA_LIB, if it is set.
+// Otherwise it is a file in ../lib, ../build or ., seen from the directory of the program. If there
+// is none, it is the bare file name, which the loader looks up in LD_LIBRARY_PATH and in the
+// system's directories.
 func Find() string {
 	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {
 		return path
@@ -55,7 +56,8 @@ var loading struct {
 	path string
 }
 
-// load loads the library. A process loads only one, once.
+// load loads the library. A process can load only one library, and later calls return the first
+// result.
 func load(path string) error {
 	loading.Lock()
 	defer loading.Unlock()
@@ -76,7 +78,8 @@ func load(path string) error {
 	return nil
 }
 
-// failure converts a code to an error.
+// failure converts an error code of the library to an error. The argument what says what has
+// failed.
 func failure(what string, code C.int) error {
 	if code == 0 {
 		return nil
@@ -89,8 +92,8 @@ func failure(what string, code C.int) error {
 	return fmt.Errorf("compute/cuda: %s: %s", what, text)
 }
 
-// pinning converts the code of a call that pins host memory to an error. It assumes too little host
-// memory, for which the driver has no code of its own.
+// pinning converts the error code of a call that pins host memory to an error. The driver has no
+// code for too little host memory, so pinning assumes this as the reason.
 func pinning(what string, bytes int, code C.int) error {
 	if code == 0 {
 		return nil
@@ -110,13 +113,13 @@ func Devices() (int, error) {
 	return int(n), failure("counting devices", C.gpu_count(&n))
 }
 
-// BLAS returns the version and the path of the cuBLAS that a device would take, or why there is
-// none.
+// BLAS returns the version and the path of the cuBLAS that a device would use. If there is none,
+// the error gives the reason.
 func BLAS() (string, error) {
 	if err := load(Find()); err != nil {
 		return "", err
 	}
-	runtime.LockOSThread() // the text belongs to this thread
+	runtime.LockOSThread() // the library keeps the text for each thread
 	defer runtime.UnlockOSThread()
 	var found C.int
 	text := C.GoString(C.gpu_blas(&found))
@@ -126,8 +129,8 @@ func BLAS() (string, error) {
 	return text, nil
 }
 
-// Choose makes the device of a local rank the current one of the calling thread. Call it on the
-// thread that starts MPI, before starting MPI: a CUDA-aware MPI uses the current device.
+// Choose makes the device of a local rank the current one of the calling thread. Call it before MPI
+// starts, on the thread that will start MPI, because a CUDA-aware MPI uses the current device.
 func Choose(localRank int) (*Choice, error) {
 	devices, err := Devices()
 	if err != nil {
@@ -147,20 +150,21 @@ func Choose(localRank int) (*Choice, error) {
 		hex.EncodeToString(C.GoBytes(unsafe.Pointer(&uuid[0]), C.int(len(uuid)))), int(free)}, nil
 }
 
-// leaks returns the number of unfreed objects in an emulated library; -1 for a real one. For tests.
+// leaks returns the number of objects in an emulated library that have not been freed. For a real
+// library it returns -1. For tests.
 func leaks() int { return int(C.halognn_gpu_leaks()) }
 
 // refusePinning makes the next n calls that pin host memory fail in an emulated library. For tests.
 func refusePinning(n int) { C.halognn_gpu_emulated_refuse(C.int(n)) }
 
-// schedule sets when queued work of an emulated library runs: 0 for as late as possible, other
-// seeds for random times. For tests.
+// schedule sets when an emulated library runs queued work. Seed 0 means as late as possible. Other
+// seeds mean random times. For tests.
 func schedule(seed uint64) { C.halognn_gpu_emulated_seed(C.uint64_t(seed)) }
 
 // Launches returns, by name, how often work was put on the streams of all emulated devices since
-// the last call: kernels as FILE/KERNEL, products of cuBLAS, copies and zeros. It also counts calls
-// in which the host waited, and allocations. It returns nil if the library is not emulated. Only
-// one goroutine may call it. For tests.
+// the last call: kernels as FILE/KERNEL, products of cuBLAS, copies and zeros. It also has the
+// number of calls in which the host waited, and that of allocations. It returns nil if the library
+// is not emulated. Only one goroutine may call it. For tests.
 func Launches() map[string]int {
 	text := C.halognn_gpu_emulated_launches()
 	if text == nil {

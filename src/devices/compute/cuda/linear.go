@@ -37,7 +37,8 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	d.weights("MatMulWeights", dw, nil, dy, x)
 }
 
-// weights sets dw = dyᵀ x, and leaves db, the sum of the rows of dy unless it is nil, to Settle.
+// weights sets dw = dyᵀ x. Unless db is nil, it leaves it to Settle to set db to the sum of the
+// rows of dy.
 func (d *Device) weights(kernel string, dw compute.Matrix, db []float32, dy, x compute.Matrix) {
 	r, f := size(x)
 	var left *C.float
@@ -50,7 +51,7 @@ func (d *Device) weights(kernel string, dw compute.Matrix, db []float32, dy, x c
 	})
 }
 
-// Settle implements compute.Device: one launch for all that was left to it.
+// Settle implements compute.Device. It makes all sums that were left to it in one launch.
 func (d *Device) Settle() {
 	if d.leftCalls == 0 {
 		return
@@ -60,9 +61,9 @@ func (d *Device) Settle() {
 	must("Settle", C.gpu_settle(d.c))
 }
 
-// left returns room for a sum of n floats of each chunk of rows, until Settle.
+// left returns room for sums of n floats for each chunk of rows. It stays reserved until Settle.
 func (d *Device) left(rows, n int) *C.float {
-	const most = 4 // calls whose sums are made in one launch
+	const most = 4 // the largest number of calls whose sums one launch makes
 	if d.leftCalls == most {
 		d.Settle()
 	}
@@ -70,7 +71,7 @@ func (d *Device) left(rows, n int) *C.float {
 	d.leftCalls++
 	at := d.leftBytes
 	d.leftBytes += (max(1, chunks*n)*4 + alignment - 1) / alignment * alignment
-	if d.leftBytes > d.sums.bytes { // in the first steps
+	if d.leftBytes > d.sums.bytes { // the memory is too small, which happens in the first steps
 		all := d.leftBytes
 		d.Settle()
 		if err := d.reserve(&d.sums, all, useScratch); err != nil {
@@ -81,8 +82,8 @@ func (d *Device) left(rows, n int) *C.float {
 	return (*C.float)(unsafe.Add(d.sums.p, at))
 }
 
-// lendFactors lends room for the rounded copies of a product's factors of float32; nil if none are
-// made.
+// lendFactors lends room for rounded copies of the factors of a product. If no factor has to be
+// rounded, it passes nil to launch.
 func (d *Device) lendFactors(kernel string, a, b compute.Matrix,
 	launch func(unsafe.Pointer) C.int) {
 	bytes := d.precision.FactorBytes()

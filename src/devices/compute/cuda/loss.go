@@ -11,7 +11,7 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// A result has room before the scratch.
+// This does not compile unless a result fits into the room before the scratch memory.
 const _ = uint(alignment - C.sizeof_halognn_cuda_loss)
 
 // Go and the kernels use the same numbers for a queued loss.
@@ -75,8 +75,8 @@ func (d *Device) sigmoid(dlogits, logits compute.Matrix, targets []uint8, scale 
 		})
 }
 
-// loss lends room for a loss and for partial losses of rows. If answer is set, it waits for the
-// loss and returns it.
+// The method loss calls launch with room for a loss and for the partial losses of rows. If answer
+// is true, it waits for the loss and returns it.
 func (d *Device) loss(kernel string, rows C.int64_t, answer bool,
 	launch func(result *C.halognn_cuda_loss, scratch unsafe.Pointer) C.int) *C.halognn_cuda_loss {
 	bytes := alignment + int(C.gpu_loss_scratch(rows))
@@ -95,7 +95,7 @@ func (d *Device) loss(kernel string, rows C.int64_t, answer bool,
 	return d.result
 }
 
-// suspectBytes returns the room for the vertices of suspects.
+// suspectBytes returns the size of the room for the lists of vertices that suspects have.
 func suspectBytes(to *compute.QueuedLoss) (bytes int) {
 	if to == nil {
 		return 0
@@ -106,8 +106,8 @@ func suspectBytes(to *compute.QueuedLoss) (bytes int) {
 	return bytes
 }
 
-// told returns a queued loss in the form in which kernels take it; nil for none. The kernel's call
-// reads it before it returns.
+// told returns a queued loss in the form in which kernels take it. It returns nil if to is nil. The
+// call of the kernel copies it before it returns.
 func (d *Device) told(to *compute.QueuedLoss) *C.halognn_cuda_queued_loss {
 	if to == nil {
 		return nil

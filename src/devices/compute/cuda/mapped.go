@@ -15,7 +15,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// address returns the device address of a mapped row in host memory; 0 if it is not mapped.
+// address returns the device address of a row in mapped host memory. It returns 0 if the row is not
+// mapped.
 func (r *residence) address(ref compute.RowRef) uint64 {
 	if r == nil {
 		return 0
@@ -27,9 +28,9 @@ func (r *residence) address(ref compute.RowRef) uint64 {
 	return r.mapped[t] + uint64(ref.Row()*r.rowBytes)
 }
 
-// MapRows implements compute.Accelerator. Tables with only resident rows are not mapped. Pages are
-// pinned in place, in the cache of the file system, unless driver or file system refuse: some
-// drivers refuse pages that are not writable.
+// MapRows implements compute.Accelerator. A table whose rows are all resident is not mapped. The
+// pages of a file are pinned where they are, in the page cache of the system. If the driver or the
+// file system refuses this, a copy is pinned. Some drivers refuse pages that cannot be written.
 func (d *Device) MapRows(limit int, always bool) (bytes int, kept error) {
 	r := &d.resident
 	r.always = always
@@ -57,7 +58,7 @@ func (d *Device) MapRows(limit int, always bool) (bytes int, kept error) {
 // widest is the number of bytes that a thread reads at a time.
 const widest = 16
 
-// alignOf returns the largest power of two, at most align, that divides address and row.
+// alignOf returns the largest power of two, at most align, that divides both address and row.
 func alignOf(align int, address, row uint64) int {
 	for (address|row)%uint64(align) != 0 {
 		align /= 2
@@ -65,7 +66,7 @@ func alignOf(align int, address, row uint64) int {
 	return align
 }
 
-// pin maps a table or, if that is refused, a copy of it.
+// pin pins and maps a table. If this is refused, it maps a copy of the table.
 func (d *Device) pin(t int, table []byte) error {
 	r := &d.resident
 	at, err := d.mapHost(table)
@@ -111,8 +112,8 @@ func (d *Device) UnmapRows() error {
 	return errors.Join(errs...)
 }
 
-// RowRates implements compute.Accelerator. The first minibatch grows buffers and is not counted;
-// each minibatch is uploaded in both ways in turn.
+// RowRates implements compute.Accelerator. The first minibatch is not counted, because buffers grow
+// for it. Every minibatch is uploaded first in one way and then in the other.
 func (d *Device) RowRates(minibatches []compute.Rows) (copied, mapped float64, err error) {
 	boxes := [2]*stagingBuffer{{d: d, resident: &d.resident, held: &d.held, apart: true,
 		copies: true},

@@ -58,9 +58,9 @@ func (d *Device) AddSlices(sum, slices []float32, rank int) {
 		float(slices), C.int(rank), C.int(len(slices)/len(sum))))
 }
 
-// CopyNow copies bytes at once between any two memories, of the host or of devices. It does not
-// wait for queued work. As comm.World.Copy it lets ranks in one process exchange messages in device
-// memory, as a CUDA-aware MPI does.
+// CopyNow copies bytes between any two places in the memory of the host or of devices. It does not
+// wait for queued work, and returns when the copy is complete. If it is set as comm.World.Copy,
+// ranks in one process can exchange messages in device memory, as with a CUDA-aware MPI.
 func CopyNow(dst, src []byte) error {
 	n := min(len(dst), len(src))
 	return failure("copying a message",
@@ -68,8 +68,9 @@ func CopyNow(dst, src []byte) error {
 			(*C.char)(unsafe.Pointer(unsafe.SliceData(src))), C.int64_t(n)))
 }
 
-// ncclNames returns the file names under which NCCL is looked for: the value of HALOGNN_NCCL_LIB,
-// or else names for the system's loader and the usual paths of installations.
+// ncclNames returns the file names under which NCCL is looked for. If HALOGNN_NCCL_LIB is set, that
+// is its value. Otherwise they are names for the system's loader, and the usual paths of
+// installations.
 func ncclNames() []string {
 	if path := os.Getenv("HALOGNN_NCCL_LIB"); path != "" {
 		return []string{path}
@@ -114,17 +115,18 @@ func (d *Device) NewLinkID() ([]byte, error) {
 
 // links implements compute.Links on an NCCL communicator.
 //
-// Work that NCCL has queued for a rank that has failed never ends by itself. So a goroutine watches
-// the communicator, and aborts it when NCCL reports an error or the job ends: queued work is cut
-// short, and waiting callers return with the cause.
+// If a rank fails, the work that NCCL has queued on the other ranks never ends by itself. So a
+// goroutine watches the communicator. It aborts the communicator when NCCL reports an error or the
+// job fails. This ends queued work, and waiting callers get the cause as an error.
 type links struct {
 	d           *Device
 	rank, ranks int
 
 	mu    sync.Mutex
-	n     *C.halognn_nccl // nil after abort or close
+	n     *C.halognn_nccl // nil after the communicator was aborted or closed
 	fault error           // why the communicator was aborted
-	cut   atomic.Bool     // set before an abort begins, because the abort may let events pass
+	// set before an abort begins, because an abort may make events pass whose work is not done
+	cut atomic.Bool
 
 	to, from   []unsafe.Pointer // [ranks] arguments of Exchange
 	sends      []C.int64_t
@@ -134,10 +136,10 @@ type links struct {
 
 var errClosed = errors.New("compute/cuda: the links are closed")
 
-// lookAfter is the interval at which the watch asks NCCL for errors.
+// lookAfter is the interval at which the watching goroutine asks NCCL for errors.
 const lookAfter = 100 * time.Millisecond
 
-// Link implements compute.PeerDevice: an NCCL communicator.
+// Link implements compute.PeerDevice with an NCCL communicator.
 func (d *Device) Link(o compute.LinkOptions) (compute.Links, error) {
 	if len(o.ID) != C.HALOGNN_NCCL_ID {
 		return nil, fmt.Errorf("compute/cuda: an NCCL id has %d bytes; it must have %d", len(o.ID),
@@ -173,7 +175,7 @@ func (d *Device) Link(o compute.LinkOptions) (compute.Links, error) {
 	return l, nil
 }
 
-// watch aborts the communicator when it, or the job, has failed.
+// watch aborts the communicator when NCCL reports an error for it, or when the job fails.
 func (l *links) watch(ended <-chan struct{}) {
 	defer close(l.gone)
 	ticks := time.NewTicker(lookAfter)
@@ -204,7 +206,7 @@ func (l *links) watch(ended <-chan struct{}) {
 	}
 }
 
-// abort ends all work under way. The first cause is kept.
+// abort ends all work under way. The first cause is kept; later calls do not change it.
 func (l *links) abort(cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +218,7 @@ func (l *links) abort(cause error) {
 	l.n = nil
 }
 
-// settle waits until NCCL has completed a call that returned code.
+// settle waits until NCCL has completed a call. The argument code is what this call returned.
 func (l *links) settle(what string, code C.int) error {
 	for pause := time.Microsecond; code == C.HALOGNN_NCCL_PENDING; pause = min(2*pause,
 		time.Millisecond) {
@@ -272,7 +274,7 @@ func (l *links) Sum(buf []float32) error {
 	return l.settle("adding between devices", code)
 }
 
-// over returns the reason why the communicator is gone. l.mu is held.
+// over returns the reason why the communicator no longer exists. The caller holds l.mu.
 func (l *links) over() error {
 	if l.fault != nil {
 		return l.fault
@@ -304,7 +306,7 @@ func (l *links) Close() error {
 	l.mu.Lock()
 	if l.n == nil {
 		defer l.mu.Unlock()
-		return nil // waiting callers have got the cause
+		return nil // waiting callers have already got the cause
 	}
 	code := C.gpu_nccl_finish(l.n)
 	l.mu.Unlock()
@@ -318,7 +320,7 @@ func (l *links) Close() error {
 	return failure("closing NCCL", C.gpu_nccl_close(n))
 }
 
-// cut ends links that are still open, because the job ends early.
+// The method cut aborts links that are still open, because the job ends early.
 func (d *Device) cut() {
 	for len(d.linked) > 0 {
 		d.linked[0].Cut()
@@ -329,14 +331,14 @@ func (d *Device) cut() {
 func (l *links) Cut() {
 	l.abort(errors.New("compute/cuda: the links are cut"))
 	if err := l.Close(); err != nil {
-		panic(err) // closing an aborted communicator does nothing
+		panic(err) // cannot fail, because closing an aborted communicator does nothing
 	}
 }
 
-// idOf returns the name of a device.
+// idOf returns the id of a device as text.
 func idOf(p *C.halognn_cuda_properties) string {
 	return hex.EncodeToString(C.GoBytes(unsafe.Pointer(&p.uuid[0]), C.int(len(p.uuid))))
 }
 
-// breaking breaks a rank's communicators in the emulated NCCL. For tests.
+// breaking makes the communicators of a rank fail in the emulated NCCL. For tests.
 func breaking(rank int) { C.halognn_gpu_emulated_break(C.int(rank)) }

@@ -11,7 +11,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// half returns the first (0) or second (1) half of a pair, or an absent matrix of no rows.
+// half returns the first half of a pair if k is 0, and the second if k is 1. If the pair has no
+// rows, it returns an absent matrix.
 func half(pair compute.Matrix, k int) C.halognn_cuda_matrix {
 	if pair.Rows == 0 {
 		return C.halognn_cuda_matrix{}

@@ -8,10 +8,10 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Device is never opened: this build has no C.
+// Device cannot be opened, because this build has no C code.
 type Device struct{ compute.PeerDevice }
 
-// Open fails: loading the library needs cgo.
+// Open fails, because loading the library needs cgo.
 func Open(Options) (*Device, error) { return nil, errPlain() }
 
 // Devices fails, as Open does.

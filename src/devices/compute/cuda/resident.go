@@ -12,24 +12,28 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// residence says where the device reads the rows of some tables: count[t] rows of table t are on
-// the device, from row first[t] of one table; others may be mapped in host memory.
+// residence says where the device reads the rows of some tables. The first count[t] slots of table
+// t are rows in device memory; they begin at row first[t] of the array p. Other rows may be mapped
+// in host memory.
 type residence struct {
 	tables       [][]byte
 	rowBytes     int
 	p            unsafe.Pointer
 	count, first []int
-	// [tables] index of each row among the resident ones, or -1; nil: the first rows are resident
+	// [tables] index of each row among the resident rows of its table, or -1 if it is not resident;
+	// nil if these are the first rows of the table
 	slots [][]int32
 
 	mapped []uint64 // [tables] device address of each table; 0 if it is not mapped
 	pinned [][]byte // [tables] the pinned memory: the table itself or its copy
 	copied [][]byte // [tables] the copy of the table; nil if there is none
-	align  int      // common alignment of the addresses of mapped rows
-	always bool     // the host makes no means of mapped rows
+	align  int      // alignment in bytes that the addresses of all mapped rows have
+	// whether the device always reads mapped rows in place, instead of getting means from the host
+	always bool
 }
 
-// holds returns the index of a row among the resident rows; ok is false if it is not resident.
+// holds returns the index of a row among all resident rows. The result ok is false if the row is
+// not resident.
 func (r *residence) holds(ref compute.RowRef) (row int, ok bool) {
 	if r == nil {
 		return 0, false
@@ -45,7 +49,7 @@ func (r *residence) holds(ref compute.RowRef) (row int, ok bool) {
 	return r.first[t] + slot, uint(slot) < uint(r.count[t])
 }
 
-// whole reports whether all rows of the tables are on the device.
+// whole reports whether all rows of all tables are on the device.
 func (r *residence) whole() bool {
 	if r == nil || len(r.tables) == 0 {
 		return false
@@ -58,7 +62,7 @@ func (r *residence) whole() bool {
 	return true
 }
 
-// Resident implements compute.Accelerator. It is called once.
+// Resident implements compute.Accelerator. It may be called only once.
 func (d *Device) Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error {
 	r := &d.resident
 	if r.tables != nil {
@@ -95,8 +99,8 @@ func (d *Device) Resident(tables [][]byte, count []int, hot [][]int32, rowBytes 
 	return d.Sync()
 }
 
-// collect gives the hot rows of a table their indices among the resident rows, and returns copies
-// of them in that order.
+// collect numbers the hot rows of a table in their order, as resident rows. It returns copies of
+// them in that order.
 func (r *residence) collect(t int, hot []int32) []byte {
 	slots := mem.Make[int32](len(r.tables[t]) / r.rowBytes)
 	for i := range slots {
@@ -111,7 +115,7 @@ func (r *residence) collect(t int, hot []int32) []byte {
 	return rows
 }
 
-// close frees the memory on the host.
+// close frees the host memory of r.
 func (r *residence) close(d *Device) error {
 	err := d.UnmapRows()
 	for _, s := range r.slots {

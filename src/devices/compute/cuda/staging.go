@@ -21,45 +21,49 @@ import (
 //	then, in both cases       segments, vertices, labels of all layers
 //	then, on the device       rows that do not lie there, copied | mapped rows, fetched later
 //
-// Rows of types are always made on the host. The host makes rows in the type in which rows are
-// stored.
+// Rows of vertex types are always made on the host. The rows that the host makes have the type in
+// which the device stores rows.
 type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
-	resident *residence // residence of the tables of its rows; nil if no rows are resident
-	apart    bool       // always sends rows, never matrices computed from them
-	copies   bool       // copies mapped rows too
-	pinned   buffer
-	exact    bool // the matrices made of rows are float32: Inputs.Exact
-	room     int  // bytes that pinned is to have for all expected inputs; 0: not known
-	device   buffer
-	end      int // end of the bytes that are copied
-	arrays   []sent
-	held     *heldRows // rows of a cache on devices; nil if there are none
-	// the drawing whose missing rows it sends; nil for a minibatch drawn on the host
+	resident *residence // where the rows of the tables are; nil if no rows are resident
+	// whether to send the rows themselves, and never means that the host has computed
+	apart  bool
+	copies bool // whether to copy mapped rows too, instead of reading them in place
+	pinned buffer
+	exact  bool // whether matrices made of rows are float32 (Inputs.Exact)
+	// bytes that pinned memory should have for all expected inputs; 0 if that is not known
+	room   int
+	device buffer
+	end    int // offset at which the bytes end that are copied to the device
+	arrays []sent
+	held   *heldRows // rows of a cache that are in device memory; nil if there are none
+	// the drawing whose missing rows this buffer sends; nil if the host drew the minibatch
 	drawn   *drawing
 	missing int              // number of rows of the drawing that are not resident
-	cold    []compute.RowRef // the rows sent in the copy
-	mapped  []uint64         // addresses of the rows that the device fetches
+	cold    []compute.RowRef // rows that are sent in the copy
+	mapped  []uint64         // addresses of rows that the device itself fetches
 
-	copied, read unsafe.Pointer // events: end of the copy; end of the kernels that read it
-	filled       bool           // the event copied has been recorded
-	taken        bool           // the event read has been recorded
+	// events: copied is the end of the copy, and read the end of the kernels that read the device
+	// memory
+	copied, read unsafe.Pointer
+	filled       bool // whether the event copied has been recorded
+	taken        bool // whether the event read has been recorded
 
-	own, all                       bool // which matrices are wanted
-	joined                         bool // Joined of the inputs
+	own, all                       bool // whether the matrices own and all are wanted
+	joined                         bool // Inputs.Joined
 	reduce                         compute.Reduction
 	weighted, counted, scaled      bool
 	destinations, frontier, cols   int
-	onHost                         bool // the wanted matrices were made on the host
-	madeInStep                     bool // MadeInStep of the inputs
+	onHost                         bool // whether the host made the wanted matrices
+	madeInStep                     bool // Inputs.MadeInStep
 	call                           compute.Call
 	ownAt, reducedAt, allAt        int
 	refsAt, fromAt, ptrAt, indexAt int
 	countsAt, weightsAt, scaleAt   int
 	rowsAt, rowBytes               int
 	typesAt                        []int
-	types                          []compute.Matrix // rows of types, in device memory
+	types                          []compute.Matrix // rows of vertex types, in device memory
 }
 
 // NewStagingBuffer implements compute.Accelerator.
@@ -95,7 +99,8 @@ func (b *stagingBuffer) Send(in *compute.Inputs) error {
 	return nil
 }
 
-// complement adds the references of the rows that were sent to the references of a drawn minibatch.
+// complement completes the references of a drawn minibatch: it adds references to the rows that
+// were sent.
 func (b *stagingBuffer) complement() {
 	if b.drawn == nil || b.missing == 0 {
 		return
@@ -107,7 +112,7 @@ func (b *stagingBuffer) complement() {
 	s.used = true
 }
 
-// fetch lets the device read the rows whose addresses have been sent.
+// fetch queues a kernel that reads the rows whose addresses have been sent.
 func (b *stagingBuffer) fetch() {
 	if n := len(b.mapped); n > 0 {
 		must("fetching rows",
@@ -118,8 +123,8 @@ func (b *stagingBuffer) fetch() {
 	}
 }
 
-// ready makes the events on the first call; later it waits until pinned memory may be written
-// again.
+// ready makes the events, on the first call. On later calls it waits until pinned memory may be
+// written again.
 func (b *stagingBuffer) ready() error {
 	if b.copied == nil {
 		return errors.Join(failure("an event", C.gpu_make_event(b.d.c, 0, &b.copied)),
@@ -131,14 +136,14 @@ func (b *stagingBuffer) ready() error {
 	return failure("the copy of an earlier minibatch", C.gpu_wait(b.d.c, b.copied))
 }
 
-// take adds bytes to the layout and returns their offset.
+// take reserves bytes in the layout and returns their offset.
 func (b *stagingBuffer) take(bytes int) int {
 	at := b.end
 	b.end += (bytes + alignment - 1) / alignment * alignment
 	return at
 }
 
-// array adds a host array to the layout and returns its offset.
+// array reserves room for a host array in the layout and returns its offset.
 func array[T int32 | int64 | uint8 | float32](b *stagingBuffer, x []T) int {
 	if len(x) == 0 {
 		return b.end
@@ -152,8 +157,9 @@ func array[T int32 | int64 | uint8 | float32](b *stagingBuffer, x []T) int {
 	return s.offset
 }
 
-// layout assigns offsets. Means and rows are computed on the host or on the device, whichever needs
-// fewer bytes over the bus, unless rows are always to be read in place: both give the same bits.
+// layout reserves room for everything that is sent. Matrices of rows and means are made on the host
+// or on the device, whichever sends fewer bytes over the bus; both give the same bits. If rows must
+// always be read in place, the device makes them.
 func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end, b.arrays, b.cold, b.mapped = 0, b.arrays[:0], b.cold[:0], b.mapped[:0]
 	b.own, b.reduce, b.all, b.destinations, b.cols = in.Own, in.Reduce, in.Sources, in.Destinations,
@@ -196,7 +202,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	if in.Sources {
 		made += b.frontier * width
 	}
-	mixed := in.Rows.Wide != 0 // the device's kernels do not read rows of mixed types
+	mixed := in.Rows.Wide != 0 // the device's kernels do not read tables with rows of several types
 	inPlace := b.apart || len(b.mapped) > 0 && b.resident.always
 	if b.onHost = (mixed || made <= apart && !inPlace) && b.drawn == nil; b.onHost {
 		b.cold, b.mapped = b.cold[:0], b.mapped[:0]
@@ -232,7 +238,7 @@ func (b *stagingBuffer) layout(in *compute.Inputs) {
 	b.end = max(b.end, alignment)
 }
 
-// onDevice reports whether a row lies in this device's memory.
+// onDevice reports whether a row is in this device's memory.
 func (b *stagingBuffer) onDevice(ref compute.RowRef) bool {
 	_, resident := b.resident.holds(ref)
 	if resident || b.held == nil {
@@ -242,8 +248,8 @@ func (b *stagingBuffer) onDevice(ref compute.RowRef) bool {
 	return held
 }
 
-// address returns the device address of a row that is mapped in host memory or that a peer holds; 0
-// for others.
+// address returns the device address of a row that is mapped in host memory, or that a peer holds.
+// For other rows it returns 0.
 func (b *stagingBuffer) address(ref compute.RowRef) uint64 {
 	if b.copies {
 		return 0
@@ -254,7 +260,8 @@ func (b *stagingBuffer) address(ref compute.RowRef) uint64 {
 	return b.held.address(ref)
 }
 
-// align returns the common alignment of the rows for which address returns one.
+// align returns the alignment in bytes that all rows have for which the method address returns an
+// address.
 func (b *stagingBuffer) align() int {
 	switch {
 	case b.held == nil || b.held.align == 0:
@@ -289,11 +296,11 @@ func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) 
 	return b.reserve(b.room > b.pinned.bytes)
 }
 
-// reserve makes room for the layout in pinned memory and on the device. If more is set, or if
-// pinned memory is too small, it pins a quarter more than the layout needs, or as much as all
-// expected inputs need if that is more: minibatches of one kind differ by less than a quarter, and
-// while memory is pinned, for milliseconds, no kernel starts. Kernels that are still running may
-// read the device memory that it gets, so the copy waits for all of them.
+// reserve makes room for the layout in pinned memory and on the device. Pinning takes milliseconds,
+// in which no kernel starts. So if the argument more is true, or if pinned memory is too small,
+// reserve pins a quarter more than the layout needs, because minibatches of one kind differ by less
+// than that. If all expected inputs need more, it pins as much as they need. Kernels that are still
+// running may read the device memory that it gets, so the copy waits for them.
 func (b *stagingBuffer) reserve(more bool) error {
 	if more || b.end > b.pinned.bytes {
 		if err := b.unpin(); err != nil {
@@ -301,7 +308,8 @@ func (b *stagingBuffer) reserve(more bool) error {
 		}
 		least := b.end + b.end/4
 		err := b.pin(max(least, b.room))
-		if err != nil && b.room > least { // inputs as large as expected may never come
+		// inputs as large as expected may never come, so less memory may do
+		if err != nil && b.room > least {
 			b.room = 0
 			err = b.pin(least)
 		}
@@ -325,7 +333,7 @@ func (b *stagingBuffer) reserve(more bool) error {
 	return nil
 }
 
-// pin allocates pinned memory.
+// pin allocates pinned memory of the given size.
 func (b *stagingBuffer) pin(bytes int) error {
 	err := pinning("a minibatch", bytes,
 		C.gpu_alloc_host(b.d.c, C.int64_t(bytes), &b.pinned.p))
@@ -335,14 +343,14 @@ func (b *stagingBuffer) pin(bytes int) error {
 	return err
 }
 
-// unpin frees the pinned memory after its copy is done.
+// unpin frees the pinned memory. Its copy to the device must have ended.
 func (b *stagingBuffer) unpin() error {
 	err := failure("freeing pinned memory", C.gpu_free_host(b.d.c, b.pinned.p))
 	b.pinned = buffer{}
 	return err
 }
 
-// release frees the device memory.
+// release frees the device memory of the buffer.
 func (b *stagingBuffer) release() {
 	if b.device.p != nil {
 		b.d.arena.release(b.d.offset(b.device.p))
@@ -350,12 +358,12 @@ func (b *stagingBuffer) release() {
 	b.device = buffer{}
 }
 
-// pinnedAt returns n elements of pinned memory.
+// pinnedAt returns n elements of pinned memory, beginning at an offset in bytes.
 func pinnedAt[T any](b *stagingBuffer, offset, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Add(b.pinned.p, offset)), n)
 }
 
-// fill writes the inputs into pinned memory, by the layout.
+// fill writes the inputs into pinned memory, at the offsets of the layout.
 func (b *stagingBuffer) fill(in *compute.Inputs) {
 	if b.onHost {
 		b.make(in)
@@ -373,20 +381,20 @@ func (b *stagingBuffer) fill(in *compute.Inputs) {
 	}
 }
 
-// pinnedMatrix returns a matrix of pinned memory.
+// pinnedMatrix returns a matrix that lies in pinned memory.
 func (b *stagingBuffer) pinnedMatrix(offset, rows, cols int) compute.Matrix {
 	of := b.stored()
 	return of.In(pinnedAt[float32](b, offset, of.Floats(rows*cols)), rows, cols)
 }
 
-// sentMatrix returns the copy of a pinnedMatrix in device memory.
+// sentMatrix returns the matrix in device memory that is the copy of a pinnedMatrix.
 func (b *stagingBuffer) sentMatrix(offset, rows, cols int) compute.Matrix {
 	of := b.stored()
 	at := (*float32)(unsafe.Add(b.device.p, offset))
 	return of.In(unsafe.Slice(at, of.Floats(rows*cols)), rows, cols)
 }
 
-// make gathers and aggregates rows on the host.
+// The method make gathers and aggregates rows on the host, into pinned memory.
 func (b *stagingBuffer) make(in *compute.Inputs) {
 	matrix := func(offset, rows int) compute.Matrix { return b.pinnedMatrix(offset, rows, b.cols) }
 	if in.Own {
@@ -401,15 +409,16 @@ func (b *stagingBuffer) make(in *compute.Inputs) {
 	}
 }
 
-// The tables of a kernel that reads rows: resident rows; rows copied and, after them, fetched; rows
-// of a cache.
+// Indices of the tables of a kernel that reads rows: resident rows; rows that were copied, followed
+// by rows that were fetched; rows of a cache.
 const (
 	residentTable = iota
 	sentTable
 	heldTable
 )
 
-// collect writes the reference of each row on the device, and the stored rows to be copied.
+// collect writes, for each row, a reference to its place on the device. It also writes the rows
+// that have to be copied.
 func (b *stagingBuffer) collect(in *compute.Inputs) {
 	if in.Reduce != compute.NoReduction && b.drawn == nil {
 		compute.CheckInputs(in)
@@ -477,7 +486,8 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 	return compute.Matrix{}, pair, all, err
 }
 
-// made returns room in a buffer of the device for a matrix made of rows.
+// The method made returns a matrix in a buffer of the device, for the result of a kernel that reads
+// rows.
 func (b *stagingBuffer) made(r *buffer, rows, cols int) (compute.Matrix, error) {
 	of := b.stored()
 	if err := b.d.reserve(r, max(1, of.Floats(rows*cols))*4, useInputs); err != nil {
@@ -486,10 +496,10 @@ func (b *stagingBuffer) made(r *buffer, rows, cols int) (compute.Matrix, error) 
 	return r.matrix(of, rows, cols), nil
 }
 
-// stored returns the type in which the device stores rows, and in which the host makes them.
+// stored returns the type in which the device stores rows. The host makes rows in the same type.
 func (d *Device) stored() compute.Elements { return d.precision.Stored() }
 
-// stored returns the type of the matrices made of rows.
+// stored returns the type of matrices that are made of rows.
 func (b *stagingBuffer) stored() compute.Elements {
 	if b.exact {
 		return compute.Float32s
@@ -500,7 +510,7 @@ func (b *stagingBuffer) stored() compute.Elements {
 // Types implements compute.StagingBuffer.
 func (b *stagingBuffer) Types() []compute.Matrix { return b.types }
 
-// gather makes the matrices from rows on the device. They lie in buffers of the device, which all
+// gather makes the wanted matrices on the device. They are in buffers of the device that all
 // staging buffers share.
 func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	d, cols := b.d, C.int64_t(b.cols)
@@ -574,8 +584,8 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	return own, reduced, all, nil
 }
 
-// find returns the array that was sent from a host address, or nil. A prefix of an array is found
-// too.
+// find returns the array that was sent from host address p, or a longer array that begins there. If
+// there is none, it returns nil.
 func (b *stagingBuffer) find(p unsafe.Pointer, bytes int) *sent {
 	if b == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// stopwatch measures times by events on the compute stream.
+// stopwatch measures the time between events on the compute stream.
 type stopwatch struct {
 	d      *Device
 	events []unsafe.Pointer
