@@ -95,9 +95,9 @@ func relus(b *bench, rows, cols int, p float32) []result {
 func elus(b *bench, rows, cols int, p float32) []result {
 	y, dy := b.normal(rows*cols), b.normal(rows*cols)
 	for i := range y {
-		y[i] *= 8 // so large that for some y exp(y) is negligible beside 1
+		y[i] *= 8 // some become so large that exp(y) is negligible beside 1
 	}
-	if len(y) > 3 { // the last one is the NaN that results from a GPU's arithmetic
+	if len(y) > 3 { // the last number becomes a NaN as a GPU's arithmetic makes it
 		y[0], y[1], y[2] = 0, -200, float32(math.NaN())
 		y[len(y)-1] = math.Float32frombits(0x7fffffff)
 	}
@@ -134,7 +134,7 @@ func elus(b *bench, rows, cols int, p float32) []result {
 			case !kept(i, j):
 			case v > 0:
 				s.add(g)
-			default: // relative to the output, which may be close to -scale
+			default: // the error is relative to the output, which may be close to -scale
 				s.add(g * math.Exp(v))
 				s.size += math.Abs(g)
 			}

@@ -12,7 +12,7 @@ import (
 // has lanes.
 var attentionShapes = []struct {
 	name                                    string
-	segments, sources, degree, heads, width int // degree: as in segments
+	segments, sources, degree, heads, width int // degree: as in the method segments
 }{
 	{"no segments", 0, 3, 2, 2, 4}, {"no edges", 4, 4, 0, 2, 4},
 	{"one of everything", 1, 1, 1, 1, 1},
@@ -258,8 +258,7 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 		return g
 	}
 	return []result{
-		// exp turns the rounding error of a score into a relative error, and adds an error of its
-		// own.
+		// exp makes a relative error of the rounding error of a score, and adds an error of its own
 		grid("EdgeSoftmax", alpha, edges, heads, longest+80, func(e, h int) (v sum) {
 			lo, hi := segment(e)
 			total := 0.0
@@ -313,8 +312,8 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 	}
 }
 
-// segmentOf returns the segment of each edge, and the length of the longest segment, but at least
-// 1.
+// segmentOf returns the segment of each edge, and the length of the longest segment. If there are
+// no edges, it returns length 1.
 func segmentOf(s compute.Segments) (of []int, longest int) {
 	of, longest = make([]int, len(s.Indices)), 1
 	for d := range s.Len() {
@@ -332,7 +331,7 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	const spare = 2 // rows that no edge refers to
 	edges, cols, segments := len(s.Indices), heads*width, s.Len()
 	src, dst, a := b.normal((sources+spare)*cols), b.normal(segments*cols), b.normal(cols)
-	for j := range a { // scores of a few units, whatever the width
+	for j := range a { // this makes scores a few units large, whatever the width
 		a[j] /= float32(math.Sqrt(float64(width)))
 	}
 	dalpha, dsrc := b.normal(edges*heads), b.normal((sources+spare)*cols)
@@ -348,7 +347,8 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	alpha, de := b.get(malpha.Data), b.get(mdalpha.Data)
 
 	of, longest := segmentOf(s)
-	// Rounded as the devices round it, because its sign decides between 1 and slope.
+	// this sum must be rounded as devices round it, because its sign decides between the factors 1
+	// and slope
 	pair := func(e, j int) float64 {
 		return float64(src[int(s.Indices[e])*cols+j] + dst[of[e]*cols+j])
 	}
@@ -410,15 +410,13 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	}
 }
 
-// vectors returns Vectors with n zeros in all. Their groups end at ends, for segments as well as
-// for sources.
+// vectors returns compute.Vectors whose array has n zeros. The argument ends has the ends of their
+// groups, both of segments and of sources.
 func (b *bench) vectors(n int, ends []int32) compute.Vectors {
 	return compute.Vectors{Data: b.zeros(1, n).Data, Stride: 4, Ends: ends, Sources: ends}
 }
 
-// groupedPairs scores the pairs of several groups, each with its own vector, in one call. It
-// compares the results with a call for each group alone. One group has no rows, one has no edges,
-// and one has several chunks of rows.
+// gap is the number of unused elements between two vectors
 func groupedPairs(b *bench) []result {
 	const heads, width, gap = 3, 5, 2 // numbers between vectors
 	const cols = heads * width
@@ -472,7 +470,7 @@ func groupedPairs(b *bench) []result {
 			dalpha[at[2]*heads:end[2]*heads], dsrc[at[1]*cols:end[1]*cols]) {
 			want[i] = append(want[i], x...)
 		}
-		// Elements between vectors are not written.
+		// elements between vectors must not be written
 		want[4] = append(want[4], make([]float32, gap)...)
 		at = end
 	}
@@ -501,7 +499,7 @@ func heads(b *bench, rows, dst, heads, width int) []result {
 		b.array(a), b.array(a2))
 	b.dev.HeadMean(mean, mz)
 	b.dev.HeadMeanBackward(dx, b.matrix(rows, width, dm))
-	coarse := make([]float32, len(z)) // many numbers are equal, and some are NaN
+	coarse := make([]float32, len(z)) // many of these numbers are equal, and some are NaN
 	for i, v := range z {
 		if coarse[i] = float32(math.Round(float64(v))); i%89 == 88 {
 			coarse[i] = float32(math.NaN())
@@ -511,7 +509,8 @@ func heads(b *bench, rows, dst, heads, width int) []result {
 	dmost := b.matrix(rows, cols, coarse)
 	b.dev.HeadMax(most, dmost)
 	b.dev.HeadMaxBackward(dmost, b.matrix(rows, width, dm), dmost)
-	// Index of the largest number or the first NaN, in the first head that has it.
+	// Index of the largest number or the first NaN. If several heads have it, the index is in the
+	// first of them.
 	largest := func(r, j int) int {
 		at := r*cols + j
 		for i := at; i < (r+1)*cols; i += width {

@@ -10,8 +10,8 @@ import (
 )
 
 // Call is a call of a kernel on a Layer, for tests of all kernels and for benchmarks. Name is the
-// kernel's name and, after a blank, the variant of the call. Bytes and Flops are lower bounds of
-// the bytes that it moves and of its operations.
+// kernel's name. If a kernel has several calls, a blank and the variant follow. Bytes and Flops are
+// lower bounds of the bytes that the call moves, and of its operations.
 type Call struct {
 	Name         string
 	Run          func()
@@ -27,14 +27,14 @@ func (c Call) Kernel() string {
 // Sizes are the sizes of a layer on a block. Each destination has Degree edges.
 type Sizes struct{ Destinations, Sources, Degree, In, Out, Classes int }
 
-// Layer holds the arrays of a layer on a block, for calls of kernels on a device.
+// Layer has the arrays of a layer on a block, with which kernels are called on a device.
 type Layer struct {
 	Sizes
 	Forward, Transposed compute.Segments
 	Weights             []float32 // weights of the edges
 	Vertices, Labels    []int32   // vertices and labels of the destinations
 	Targets             []uint8   // [Destinations*Classes]
-	Ends                []int32   // ends of two groups of destinations
+	Ends                []int32   // ends of two groups into which the destinations are divided
 
 	dev compute.Device
 	t   testing.TB
@@ -74,7 +74,8 @@ func (l *Layer) matrix(rows, cols int) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: l.array(rows * cols)}
 }
 
-// Inputs returns the host arrays that the calls read, as a minibatch sends them to an Accelerator.
+// Inputs returns the host arrays that the calls read. A minibatch sends such arrays to an
+// Accelerator.
 func (l *Layer) Inputs() *compute.Inputs {
 	return &compute.Inputs{Segments: []compute.Segments{l.Forward, l.Transposed},
 		Weights: [][]float32{l.Weights}, Vertices: [][]int32{l.Vertices, l.Labels, l.Ends},
@@ -103,8 +104,8 @@ func AllocateNothing(t *testing.T, l *Layer) {
 }
 
 // Allocations returns how often a call allocates on the heap. It counts the allocations of the
-// whole process in a series of calls. On a busy machine the Go runtime may also allocate in a
-// series, for a thread that it starts. So it tries up to five series, until one allocates nothing.
+// whole process in a series of calls. On a busy machine the Go runtime may start a thread during a
+// series, and allocate memory for it. So it runs up to five series, until one allocates nothing.
 func Allocations(call func()) (n float64) {
 	for range 5 {
 		if n = testing.AllocsPerRun(20, call); n == 0 {
@@ -133,7 +134,7 @@ func testCalls(t *testing.T, dev compute.Device) {
 	called := map[string]bool{}
 	for _, c := range l.Calls() {
 		called[c.Kernel()] = true
-		c.Run() // not watched
+		c.Run() // this call is not watched
 		dev.Watch(&probe)
 		c.Run()
 		dev.Watch(nil)
@@ -151,7 +152,7 @@ func testCalls(t *testing.T, dev compute.Device) {
 		}
 	}
 	if dev.Capabilities().NewStopwatch == nil {
-		return // kernels of such a device are done when they return
+		return // here kernels have ended when their call returns
 	}
 	dev.Watch(&probe)
 	if err := dev.Sync(); err != nil || synced != 1 {

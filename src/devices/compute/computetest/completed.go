@@ -9,8 +9,9 @@ import (
 )
 
 // Completed checks that kernels that complete rows give the same bits as the single kernels that
-// they replace. On a device that stores rows in bfloat16 it also checks that completed rows in
-// bfloat16, and gradients read from bfloat16, give the same numbers as with float32.
+// they replace. On a device that stores rows in bfloat16, it also compares completed rows stored in
+// bfloat16 with rows of float32. And it compares results for gradients of bfloat16 with those for
+// the same gradients in float32.
 func Completed(t *testing.T, open func() compute.Device) {
 	for _, s := range []struct{ rows, cols, out int }{
 		{0, 5, 3}, {1, 1, 1}, {17, 37, 19}, {513, 34, 46}, {600, 37, 32}, {1300, 20, 16},
@@ -46,7 +47,7 @@ func Completed(t *testing.T, open func() compute.Device) {
 	})
 }
 
-// nothing returns a matrix of NaNs with elements of the given type.
+// nothing returns a matrix whose elements, of the given type, are NaN.
 func (b *bench) nothing(of compute.Elements, rows, cols int) compute.Matrix {
 	return of.In(b.dirty(of.Floats(rows*cols)), rows, cols)
 }
@@ -61,7 +62,7 @@ func (b *bench) read(m compute.Matrix) []float32 {
 	return wide
 }
 
-// rounds runs Round, into another matrix and in place.
+// rounds runs Round twice: into another matrix, and in place.
 func (b *bench) rounds(rows, cols int) (all []result) {
 	numbers, want := b.normal(rows*cols), make([]float64, rows*cols)
 	p := b.dev.Capabilities().Precision
@@ -79,7 +80,7 @@ func (b *bench) rounds(rows, cols int) (all []result) {
 		exact("Round in place", b.get(x.Data), want))
 }
 
-// completed calls each kernel that completes rows.
+// completed calls each kernel that completes rows (compute.Completion).
 func (b *bench) completed(rows, cols, out int) (all []result) {
 	w, dy := b.matrix(out, cols, b.normal(out*cols)), b.matrix(rows, out, b.normal(rows*out))
 	s := compute.Segments{Indptr: []int64{0}}
@@ -145,7 +146,8 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 	return all
 }
 
-// gradients runs the backward kernels from gradients of float32 and of bfloat16.
+// gradients runs the backward kernels, first with gradients of float32 and then with gradients of
+// bfloat16.
 func (b *bench) gradients(rows, cols, out int) (all []result) {
 	x := b.matrix(rows, cols, b.normal(rows*cols))
 	w, x2, w2 := b.normal(out*cols), b.matrix(rows, out, b.normal(rows*out)), b.normal(out*out)

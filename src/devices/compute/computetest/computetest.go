@@ -1,12 +1,14 @@
-// Package computetest is the suite that every compute backend passes: Run compares its kernels with
-// float64 arithmetic and golden files; SameNumbers compares devices that must agree in every bit.
+// Package computetest has the tests that every compute backend must pass. Run compares kernels with
+// float64 arithmetic and with golden files. SameNumbers compares devices whose results must have
+// equal bits.
 //
 //	case ─> inputs, seeded ─> device, every array between sentinels ─> kernel ─> outputs
 //	outputs ─┬─ within rounding of float64
 //	         └─ equal bits on all devices
 //
-// The shapes are the ones that break kernels: no rows, one of everything, widths that are not a
-// multiple of a vector or a tile, a hub, one row more than a chunk.
+// The shapes are those for which a kernel is most likely wrong: no rows, one row and column and
+// edge, widths that are not a multiple of a vector or a tile, a vertex with very many edges, and
+// one row more than a chunk.
 package computetest
 
 import (
@@ -22,9 +24,9 @@ import (
 )
 
 // Run tests a device and a host. It calls open once for each case and closes the device afterwards.
-// Under the race detector it tests only the host, whose kernels many goroutines use. Kernels of
-// devices are in C, which the race detector does not see, or run on one goroutine. SameNumbers
-// tests what the threads of a device share.
+// Under the race detector it tests only the host, because several goroutines call its kernels.
+// Kernels of devices are in C, where the race detector finds nothing, or run on one goroutine.
+// SameNumbers tests the code by which the threads of a device work together.
 func Run(t *testing.T, open func() compute.Device, host compute.Host) {
 	t.Run("host", func(t *testing.T) { testHost(t, host) })
 	if race.Detector {
@@ -58,7 +60,7 @@ func Products(t *testing.T, open map[string]func() compute.Device) {
 
 // SameNumbers runs all cases on each device in the map open, whose keys are the devices' names. The
 // results of all devices must have equal bits. The argument skip lists prefixes; cases whose names
-// begin with one of them are left out. Arrays are aligned only as a float32 must be.
+// begin with one of them are left out. Arrays are aligned to 4 bytes only.
 func SameNumbers(t *testing.T, open map[string]func() compute.Device, skip ...string) {
 	for _, c := range cases() {
 		if !slices.ContainsFunc(skip,
@@ -68,8 +70,8 @@ func SameNumbers(t *testing.T, open map[string]func() compute.Device, skip ...st
 	}
 }
 
-// agree fails the test unless the results of all devices have equal bits; all NaN count as equal.
-// It returns the results of one device.
+// agree fails the test unless the results of all devices have equal bits. All NaN count as equal.
+// It returns the results of the first device.
 func (c testCase) agree(t *testing.T, open map[string]func() compute.Device,
 	guard int) (first []result) {
 	names := slices.Sorted(maps.Keys(open))
@@ -99,7 +101,7 @@ func firstDifference(a, b []float32) int {
 	return -1
 }
 
-// testCase runs one kernel, or a kernel and its backward, on one shape.
+// testCase runs a kernel, perhaps with its backward, on one shape.
 type testCase struct {
 	name string
 	run  func(b *bench) []result
@@ -115,12 +117,12 @@ func (c testCase) test(t *testing.T, open func() compute.Device) {
 	})
 }
 
-// family holds the tests of a family of kernels. Each family has a file here, as in package
-// compute.
+// family has the tests of a family of kernels. As in package compute, each family has a file of its
+// own.
 type family struct {
-	cases  func() []testCase      // compare results
+	cases  func() []testCase      // cases whose results are compared
 	misuse func(b *bench) []wrong // calls that must panic
-	calls  func(l *Layer) []Call  // a call of every kernel, with its cost
+	calls  func(l *Layer) []Call  // at least one call of every kernel, with its cost
 }
 
 var families = []family{
@@ -135,7 +137,7 @@ func cases() (all []testCase) {
 	return all
 }
 
-// rowShapes are the shapes of kernels that work row by row.
+// rowShapes are the shapes for tests of kernels that work row by row.
 var rowShapes = []struct {
 	name       string
 	rows, cols int
@@ -146,8 +148,8 @@ var rowShapes = []struct {
 }
 
 // result is one output array with its float64 reference. Element i may differ from want[i] by the
-// rounding error of a sum: terms is its number of operations, and size[i] the sum of the absolute
-// values of its numbers.
+// rounding error of a sum. The field terms is the number of operations of this sum, and size[i] the
+// sum of the absolute values of its terms.
 type result struct {
 	name       string
 	got        []float32
@@ -159,7 +161,7 @@ type result struct {
 func (r result) check(t *testing.T) {
 	t.Helper()
 	if race.Detector {
-		// The race detector changes no number, and makes loops of float64 take 20 times as long.
+		// the race detector changes no number, and loops of float64 take 20 times as long with it
 		return
 	}
 	if r.expect != nil {
@@ -185,31 +187,32 @@ func (r result) check(t *testing.T) {
 	}
 }
 
-// rounding returns the relative error allowed after a number of float32 operations. Each operation
-// errs by at most 2^-24, and errors of random sign grow as the square root of their number; 8 is
-// twice four standard deviations.
+// rounding returns the relative error allowed after a number of float32 operations. The relative
+// error of one operation is at most 2^-24. If the signs of errors are random, their sum grows as
+// the square root of their number. The factor 8 is twice four standard deviations.
 func rounding(terms int) float64 { return 0x1p-24 * (4 + 8*math.Sqrt(float64(terms))) }
 
-// sentinel fills memory that a kernel must not write. No computation results in these bits.
+// sentinel is a float32 in memory that a kernel must not write. No computation results in these
+// bits.
 var sentinel = math.Float32frombits(0x7fa55aa5)
 
-// guard is the number of sentinels on either side of an array, except in tests of unaligned arrays.
+// guard is the number of sentinels before and after an array, except in tests of unaligned arrays.
 const guard = 32
 
 // bench is a device under test. It makes arrays between sentinels, and checks and frees them.
 type bench struct {
 	t      testing.TB
 	dev    compute.Device
-	arrays [][]float32 // whole arrays, with their sentinels
+	arrays [][]float32 // arrays with their sentinels
 	random *rand.Rand
-	guard  int // number of sentinels on either side of an array
+	guard  int // number of sentinels before and after an array
 }
 
 func newBench(t testing.TB, dev compute.Device, guard int) *bench {
 	return &bench{t: t, dev: dev, guard: guard, random: rand.New(rand.NewPCG(1, 2))}
 }
 
-// array puts data on the device.
+// array copies data to the device, between sentinels.
 func (b *bench) array(data []float32) []float32 {
 	b.t.Helper()
 	whole, err := b.dev.Alloc(len(data) + 2*b.guard)
@@ -226,7 +229,7 @@ func (b *bench) dirty(n int) []float32 { return b.array(nans(n)) }
 
 func nans(n int) []float32 { return slices.Repeat([]float32{float32(math.NaN())}, n) }
 
-// zeros returns a matrix for a call that must panic.
+// zeros returns a matrix of zeros, for a call that must panic.
 func (b *bench) zeros(rows, cols int) compute.Matrix {
 	return b.matrix(rows, cols, make([]float32, rows*cols))
 }
@@ -235,7 +238,8 @@ func (b *bench) matrix(rows, cols int, data []float32) compute.Matrix {
 	return compute.Matrix{Rows: rows, Cols: cols, Data: b.array(data)}
 }
 
-// get copies an array from the device to the host. It first completes gradients (Settle).
+// get copies an array from the device to the host. Before that it calls Settle, which completes
+// gradients.
 func (b *bench) get(x []float32) []float32 {
 	b.t.Helper()
 	b.dev.Settle()

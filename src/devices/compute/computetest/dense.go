@@ -103,15 +103,15 @@ var denseTests = family{
 	},
 }
 
-// epilogues has at least one epilogue of each kind. The one that computes exponentials comes last.
+// epilogues has epilogues of all kinds. The one that computes exponentials comes last.
 var epilogues = []epilogueCase{
 	{name: "nothing"},
 	{name: "ReLU", add: true, activation: compute.ActivateReLU, p: 0.5},
 	{name: "ELU", activation: compute.ActivateELU, p: 0.1},
 }
 
-// epilogueCase is an epilogue without the rows that it adds, because their shape depends on the
-// case.
+// epilogueCase describes an epilogue. It does not have the rows that the epilogue adds, because
+// their shape depends on the case.
 type epilogueCase struct {
 	name       string
 	add        bool
@@ -132,7 +132,7 @@ func (f *epilogueCase) epilogue(b *bench, rows, cols int) compute.Epilogue {
 	return e
 }
 
-// finishes checks that Finish and its gradient give the same bits as the single kernels that they
+// finishes checks that Finish and FinishBackward give the same bits as the single kernels that they
 // replace.
 func finishes(b *bench, rows, cols int, epilogues []epilogueCase) (all []result) {
 	x, dy, bias := b.normal(rows*cols), b.normal(rows*cols), b.array(b.normal(cols))
@@ -154,8 +154,8 @@ func finishes(b *bench, rows, cols int, epilogues []epilogueCase) (all []result)
 	return all
 }
 
-// leftSums leaves so many gradients of different shapes to Settle that a device cannot compute all
-// of them together. It compares them with gradients that are computed one by one.
+// leftSums leaves gradients of different shapes to Settle, more than a device can compute in one
+// launch. It compares them with gradients that are computed one by one.
 func leftSums(b *bench) (all []result) {
 	shapes := []struct{ r, f, o int }{
 		{600, 5, 7}, {512, 3, 4}, {17, 2, 9}, {1300, 4, 3}, {1025, 1, 1}, {514, 6, 2},
@@ -190,7 +190,7 @@ func leftSums(b *bench) (all []result) {
 	return all
 }
 
-// denseVariant says what a dense map has in addition to its first product.
+// denseVariant says what a dense map has beside its first product.
 type denseVariant struct {
 	name              string
 	bias, second, add bool
@@ -244,15 +244,15 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 	b.dev.DenseBackward(got, mdy, y, d)
 	compute.DenseBackwardInParts(b.dev, want, dyParts, y, d)
 
-	// The gradients of weights are also compared with float64, which is computed from the
-	// backpropagated dy. This dy is the same in both ways of computing.
+	// The gradients of weights are also compared with float64 arithmetic. This reads the
+	// backpropagated dy, which is the same for the map and for single kernels.
 	back := b.get(dyParts.Data)
 	gradient := func(name string, got compute.Matrix, x []float32, cols int) result {
 		return grid(name, b.get(got.Data), o, cols, r, func(i, j int) (s sum) {
 			for k := range r {
 				s.add(float64(back[k*o+i]) * float64(x[k*cols+j]))
 			}
-			// The device may cut bits off dy: up to 2^-10 of it, for any number of terms.
+			// the device may cut low bits off dy, which changes it by up to 2^-10 of its size
 			if b.cuts() {
 				s.size *= 1 + 0x1p-10/rounding(r)
 			}
@@ -297,7 +297,7 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 	}
 	name := b.dev.Name()
 	if strings.HasPrefix(name, "cuda") && !strings.Contains(name, "emulated") {
-		return results // cuBLAS may choose another kernel when it computes two products together
+		return results // cuBLAS may choose another kernel for two products in one call
 	}
 	return append(results,
 		same("Dense and its parts", b.get(y.Data), b.get(parts.Data)),

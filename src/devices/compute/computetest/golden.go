@@ -11,11 +11,11 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// The golden files were computed with PyTorch autograd in float64; inputs are exact in float32.
-// PyTorch's own float32 run is within 1e-7 of them, relative to the largest element of an array,
-// and a program that sums in another order should be within ten times that.
+// The golden files were computed with PyTorch autograd in float64; inputs are exact in float32. A
+// run of PyTorch in float32 differs from them by less than 1e-7 of the largest element of an array.
+// A program that sums in another order should differ by less than ten times that.
 //
-//go:embed testdata/*.npz
+// go:embed testdata/*.npz
 var goldenFiles embed.FS
 
 const goldenTolerance = 1e-6
@@ -43,7 +43,7 @@ func openGolden(t *testing.T, name string) golden {
 	return golden{t, zip}
 }
 
-// array returns an array and its number of rows.
+// array returns an array of the file, and its number of rows.
 func (g golden) array(name string) ([]float64, int) {
 	x, shape, err := npy.ZipRead[float64](g.zip, name)
 	if err != nil {
@@ -61,8 +61,8 @@ func (g golden) input(name string) ([]float32, int) {
 	return y, rows
 }
 
-// near compares an array with a golden one. The tolerance is relative to the largest element of the
-// golden array.
+// near compares an array with one of the file. The tolerance is relative to the largest element of
+// the array in the file.
 func (g golden) near(name string, got []float32) {
 	want, _ := g.array(name)
 	var largest, worst float64

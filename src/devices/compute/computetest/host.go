@@ -18,8 +18,8 @@ func testHost(t *testing.T, host compute.Host) {
 		for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.BFloat16,
 			compute.Int8} {
 			t.Run(fmt.Sprintf("%s/%v", s.name, dtype), func(t *testing.T) {
-				// A Host is safe for concurrent use: test several goroutines, each with its own
-				// output.
+				// several goroutines may use a Host at once, so several call it here, each with an
+				// output of its own
 				var all sync.WaitGroup
 				for range 3 {
 					all.Go(func() {
@@ -36,7 +36,8 @@ func testHost(t *testing.T, host compute.Host) {
 	t.Run("misuse", func(t *testing.T) { testHostMisuse(t, host) })
 }
 
-// outside makes a host array between sentinels; check tests them.
+// outside makes a host array between sentinels. The function check that it returns checks the
+// sentinels.
 func outside(t *testing.T, n int) (x []float32, check func()) {
 	whole := make([]float32, n+2*guard)
 	for i := range whole {
@@ -52,7 +53,8 @@ func outside(t *testing.T, n int) (x []float32, check func()) {
 	}
 }
 
-// scattered returns random rows, spread over three tables, and their values.
+// scattered returns references to random rows, which are spread over three tables, and the values
+// of these rows.
 func scattered(b *bench, n, cols int, dtype compute.DType) (compute.Rows, []float64) {
 	const tables, tableRows = 3, 40
 	rows := compute.Rows{Cols: cols, Type: dtype}
@@ -94,7 +96,8 @@ func scattered(b *bench, n, cols int, dtype compute.DType) (compute.Rows, []floa
 	return rows, want
 }
 
-// testInOrder checks that rows in order give the bits of references to the rows of the first table.
+// testInOrder checks that rows with InOrder give the same bits as references to the rows of the
+// first table.
 func testInOrder(t *testing.T, host compute.Host, segments, degree int, rows compute.Rows) {
 	b := newBench(t, nil, guard)
 	n := len(rows.Tables[0]) / max(1, rows.RowBytes())
@@ -172,8 +175,8 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 	}
 }
 
-// testRounded checks that a call writes to a matrix of bfloat16 the rounded numbers that it writes
-// to a matrix of float32.
+// testRounded checks that a call gives the same numbers for a matrix of bfloat16 as for one of
+// float32, except that they are rounded.
 func testRounded(t *testing.T, name string, want []float32, cols int,
 	call func(dst compute.Matrix)) {
 	memory, intact := outside(t, compute.BF16s.Floats(len(want)))
@@ -211,8 +214,8 @@ func reduction(how compute.Reduction, s compute.Segments, d int, weights []float
 	return all
 }
 
-// testGroups checks that reducing rows gives the same bits as first reducing each group, and then
-// the results of the groups.
+// testGroups checks that two ways of reducing rows give the same bits: all rows of a segment at
+// once, or first the rows of each group and then the results of the groups.
 func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []float32,
 	rows compute.Rows) {
 	groups := compute.Segments{Indptr: []int64{0}}
@@ -228,8 +231,8 @@ func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []f
 		}
 		groups.Indptr = append(groups.Indptr, int64(len(groups.Indices)))
 	}
-	// Each group begins where the group before ends, so the first element of Indptr is no longer
-	// needed.
+	// each group begins where the group before it ends, so the first element of Indptr is not
+	// needed
 	alone.Indptr = append(alone.Indptr[1:], int64(len(s.Indices)))
 	if len(groups.Indices) == 0 {
 		return
@@ -244,7 +247,7 @@ func testGroups(t *testing.T, host compute.Host, s compute.Segments, weights []f
 				continue
 			}
 			vectors, whole, parts := matrix(alone.Len()), matrix(s.Len()), matrix(s.Len())
-			unscaled := rows // without Scale, as the owners of rows add them up
+			unscaled := rows // the groups are reduced without Scale, as the owners of rows do it
 			unscaled.Scale = nil
 			host.SegmentRows(vectors, how, alone, w, unscaled)
 			host.SegmentRows(whole, how, s, w, rows)
@@ -282,7 +285,7 @@ func testAddInto(t *testing.T, host compute.Host) {
 }
 
 // testSparseAdam makes a step for every second row, each with one to four gradients, and compares
-// the bits with a step by plain operations. The gradient of one row is all zeros, so this row must
+// the bits with a step by plain operations. One row has a gradient of zeros, and its weights must
 // not decay.
 func testSparseAdam(t *testing.T, host compute.Host) {
 	b := newBench(t, nil, guard)
@@ -368,8 +371,8 @@ func sparseAdam(p, m, v []float32, of compute.RowGradients, o compute.SparseAdam
 	}
 }
 
-// testHalves tests the rounding of normal numbers, ties, the largest finite number, infinities and
-// NaNs.
+// testHalves tests rounding to bfloat16: normal numbers, numbers between two bfloat16, the largest
+// finite number, infinities and NaNs.
 func testHalves(t *testing.T, host compute.Host) {
 	b := newBench(t, nil, guard)
 	special := []uint32{0, 1 << 31, 0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f7fffff,

@@ -10,7 +10,7 @@ import (
 // names or, if it is not set, the emulated library that was built below root, the top of the
 // repository. If HALOGNN_EMULATED_DEVICES leaves the emulated library without a device, or if it
 // was not built, the test is skipped. Until the test ends, cuda.Find returns the same library,
-// because a process loads only one.
+// because a process can load only one.
 func CUDALibrary(t testing.TB, root string) string {
 	t.Helper()
 	if path := os.Getenv("HALOGNN_CUDA_LIB"); path != "" {

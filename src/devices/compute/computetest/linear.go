@@ -119,10 +119,9 @@ var linearTests = family{
 	},
 }
 
-// products runs MatMul and its two gradients. The float64 reference multiplies the factors after
-// they are rounded as the device rounds them. Products of rounded factors are exact in float32. So
-// the results have only the error of float32 sums, not the far larger error of rounding the
-// factors.
+// products runs MatMul and its two gradients. The float64 reference multiplies factors that are
+// rounded as on the device. A product of two rounded factors is exact in float32. So the allowed
+// error is that of float32 sums, and not the much larger error of rounding factors.
 func products(b *bench, r, f, o int, add bool) []result {
 	x, w, dy, y0, dx0 := b.factor(r*f), b.factor(o*f), b.factor(r*o), b.normal(r*o), b.normal(r*f)
 	if !add { // the old content must not matter
@@ -172,8 +171,8 @@ func products(b *bench, r, f, o int, add bool) []result {
 	}
 }
 
-// factor returns random numbers for a factor. If the device may cut bits off instead of rounding,
-// the numbers are already rounded.
+// factor returns random numbers for a factor of a product. If the device may cut low bits off
+// instead of rounding, the numbers are already rounded.
 func (b *bench) factor(n int) []float32 {
 	x := b.normal(n)
 	if b.cuts() {
@@ -182,7 +181,7 @@ func (b *bench) factor(n int) []float32 {
 	return x
 }
 
-// cuts reports whether the device may cut bits off factors instead of rounding them.
+// cuts reports whether the device may cut low bits off factors instead of rounding them.
 func (b *bench) cuts() bool {
 	of := compute.CapabilitiesOf(b.dev)
 	return of.Accelerator != nil && of.Precision == compute.PrecisionTF32
@@ -222,11 +221,12 @@ func dots(b *bench, rows, cols int) []result {
 	x, y, scale := b.normal(rows*cols), b.normal(rows*cols), b.normal(1)
 	mx, my, total := b.matrix(rows, cols, x), b.matrix(rows, cols, y), b.dirty(1)
 	b.dev.Dot(total, mx, my)
-	b.dev.Settle() // before the matrix my changes, which the calls above may still have to read
+	// queued calls above may still have to read the matrix my, which is changed below
+	b.dev.Settle()
 	apart := b.matrix(rows, cols, b.normal(rows*cols))
 	b.dev.AddScaled(apart, my, mx, b.array(scale))
 	b.dev.AddScaled(my, my, mx, b.array(scale))
-	const at, from = 1, 2 // first of the copied columns in a wider matrix, and in x
+	const at, from = 1, 2 // numbers of the first copied column, in a wider matrix and in x
 	put0, put := b.normal(rows*(cols+2)), []compute.Matrix{}
 	for _, add := range []bool{false, true} {
 		m := b.matrix(rows, cols+2, put0)
@@ -282,7 +282,7 @@ func sparseProducts(b *bench, rows, cols, out, degree int) []result {
 	x, s := make([]sum, rows*cols), b.segments(rows, cols, degree)
 	for r := range rows {
 		stored.Of[r] = compute.MakeRowRef(0, int(s.Indptr[r]))
-		// A column that comes twice is added.
+		// some columns come twice in a row, and their values are added
 		for _, c := range s.Indices[s.Indptr[r]:s.Indptr[r+1]] {
 			v := float32(b.random.NormFloat64())
 			x[r*cols+int(c)].add(float64(v))
@@ -321,8 +321,8 @@ func sparseProducts(b *bench, rows, cols, out, degree int) []result {
 	}
 }
 
-// grid returns the result for a matrix whose element (i,j) should be at(i,j), a sum of the given
-// number of terms.
+// grid returns the result for a matrix whose element (i,j) should be at(i,j). Each element is a sum
+// of the given number of terms.
 func grid(name string, got []float32, rows, cols, terms int, at func(i, j int) sum) result {
 	r := result{name: name, got: got, terms: terms}
 	r.expect = func() (want, size []float64) {

@@ -50,8 +50,8 @@ var lossTests = family{
 	},
 }
 
-// scalars returns the result for losses and counts. A loss below 1 may differ by the rounding error
-// of the number 1.
+// scalars returns the result for losses and counts. The error of a loss below 1 may be as large as
+// the rounding error of the number 1.
 func scalars(name string, terms int, got, want []float64) result {
 	r := result{name: name, want: want, size: make([]float64, len(want)), terms: terms}
 	for i, v := range got {
@@ -74,10 +74,11 @@ func softmax(b *bench, rows, cols int, gradient bool) []result {
 	labels := make([]int32, rows)
 	for r := range labels {
 		labels[r] = int32(b.random.IntN(cols))
-		if r%5 == 0 { // first and last logit are equal, so the first one counts as the largest
+		// the first and the last logit are equal, so the first one counts as the largest
+		if r%5 == 0 {
 			z[r*cols], z[r*cols+cols-1] = 9, 9
 		}
-		// A row with a probability close to 1: its tiny gradient must not be rounded to 0.
+		// a row with a probability close to 1, whose tiny gradient must not be rounded to 0
 		if r%7 == 0 {
 			z[r*cols+int(labels[r])] = 30
 		}

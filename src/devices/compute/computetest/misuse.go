@@ -6,14 +6,13 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// wrong is a call whose shapes or indices do not fit.
+// wrong is a call with shapes or indices that do not fit.
 type wrong struct {
 	name string
 	call func()
 }
 
-// testMisuse checks that a device panics, on the calling goroutine, at shapes and indices that do
-// not fit.
+// testMisuse checks that a device panics on the calling goroutine if shapes or indices do not fit.
 func testMisuse(t *testing.T, dev compute.Device) {
 	b := newBench(t, dev, guard)
 	for _, f := range families {
@@ -22,7 +21,7 @@ func testMisuse(t *testing.T, dev compute.Device) {
 		}
 	}
 	good := compute.Segments{Indptr: []int64{0, 1, 3}, Indices: []int32{0, 2, 1}}
-	dev.SegmentMean(b.zeros(2, 4), good, b.zeros(3, 4)) // the device still works
+	dev.SegmentMean(b.zeros(2, 4), good, b.zeros(3, 4)) // the device must still work
 	b.close()
 }
 

@@ -73,7 +73,7 @@ var normTests = family{
 	},
 }
 
-// norm calls one of the norms on some rows, and its gradient.
+// norm calls LayerNorm or BatchNorm on some rows, and its gradient.
 type norm struct {
 	name     string
 	forward  func(y compute.Matrix, epilogue compute.Epilogue)
@@ -137,13 +137,13 @@ func followed(b *bench, rows, cols int, of makeNorm, epilogues []epilogueCase) (
 	return all
 }
 
-// layerNorms runs LayerNorm and its backward, each into another matrix and in place.
+// layerNorms runs LayerNorm and its backward. Each runs twice: into another matrix, and in place.
 func layerNorms(b *bench, rows, cols int) []result {
 	const eps = 1e-2
 	x, dy, gamma, beta := b.normal(rows*cols), b.normal(rows*cols), b.normal(cols), b.normal(cols)
 	if rows > 1 {
 		for j := range cols {
-			x[j] = 3 // a constant row: variance 0
+			x[j] = 3 // a row of equal numbers, whose variance is 0
 		}
 	}
 	mx, mdy, g := b.matrix(rows, cols, x), b.matrix(rows, cols, dy), b.array(gamma)
@@ -212,13 +212,14 @@ func layerNorm64(x, dy, gamma, beta []float32, rows, cols int, eps float64) laye
 	return w
 }
 
-// batchNorms runs ColumnMoments, BatchNorm with other moments, and BatchNormBackward. It compares
-// each result with float64 arithmetic on the same inputs. It also runs the last two in place.
+// batchNorms runs ColumnMoments, BatchNorm with other moments than these, and BatchNormBackward. It
+// compares each result with float64 arithmetic on the same inputs. It also runs the last two in
+// place.
 func batchNorms(b *bench, rows, cols int) []result {
 	const eps = 1e-2
 	x, dy, gamma, beta := b.normal(rows*cols), b.normal(rows*cols), b.normal(cols), b.normal(cols)
 	for r := range rows {
-		x[r*cols] = 3 // a constant column: variance 0
+		x[r*cols] = 3 // a column of equal numbers, whose variance is 0
 	}
 	of := func() compute.Matrix {
 		return compute.Matrix{Rows: rows, Cols: cols, Data: b.dirty(rows * cols)}

@@ -52,7 +52,7 @@ var optimizerTests = family{
 	},
 }
 
-// steps is the number of updates, whose rounding errors add up.
+// steps is the number of updates in a test. The rounding errors of all of them add up.
 const steps = 3
 
 func adam(b *bench, n int, decay float64, decoupled bool) []result {
@@ -88,7 +88,7 @@ func adam(b *bench, n int, decay float64, decoupled bool) []result {
 
 func sgd(b *bench, n int, momentum float64) []result {
 	p := b.normal(n)
-	dp, dbuf := b.array(p), b.dirty(n) // step 1 must not read the buffer
+	dp, dbuf := b.array(p), b.dirty(n) // the first step must not read the buffer
 	p64, buf64 := widen(p), make([]float64, n)
 	size := make([]float64, n)
 	o := compute.SGDOptions{LR: 0.05, Momentum: momentum, WeightDecay: 1e-2}
@@ -109,7 +109,8 @@ func sgd(b *bench, n int, momentum float64) []result {
 }
 
 // bounded makes four updates with the same gradient: two with a loss within the bound, one with a
-// loss beyond it, and one with a loss within it again. The device must skip the last two.
+// loss beyond it, and one with a loss within it. The device must skip the third update, and
+// therefore also the fourth.
 func bounded(b *bench, isSGD bool, loss float32) []result {
 	const n, limit = 300, 2
 	start, g, skipped := b.normal(n), b.array(b.normal(n)), b.array([]float32{0})

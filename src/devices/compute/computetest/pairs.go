@@ -8,8 +8,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// Pairs tests a device with PairKernels: they give the bits of the kernels on both halves, and
-// their product is the sum of both products.
+// Pairs tests a device with PairKernels. They must give the same bits as other kernels on each half
+// of a pair. A product of pairs must be the sum of the products of the halves.
 func Pairs(t *testing.T, open func() compute.Device) {
 	for _, s := range []struct{ rows, cols, out int }{
 		{0, 5, 3}, {1, 1, 1}, {17, 37, 19}, {513, 34, 46}, {600, 32, 32}, {1300, 20, 16},
@@ -52,7 +52,7 @@ func (b *bench) types() []compute.Elements {
 	return []compute.Elements{compute.Float32s}
 }
 
-// joined returns the numbers of a pair.
+// joined returns the numbers of a pair: the rows of a and b side by side.
 func joined(rows, cols int, a, b []float32) (pair []float32) {
 	for r := range rows {
 		pair = slices.Concat(pair, a[r*cols:(r+1)*cols], b[r*cols:(r+1)*cols])
@@ -60,7 +60,8 @@ func joined(rows, cols int, a, b []float32) (pair []float32) {
 	return pair
 }
 
-// joins runs Join from and to matrices of all types, and Part more often than one launch takes.
+// joins runs Join for matrices of all types. It runs Join and Part for more pairs than one launch
+// takes.
 func (b *bench) joins(rows, cols int) (all []result) {
 	k := b.dev.Capabilities().Pairs
 	first, second := b.normal(rows*cols), b.normal(rows*cols)
@@ -68,7 +69,7 @@ func (b *bench) joins(rows, cols int) (all []result) {
 	x := b.matrix(rows, cols, first)
 	for _, of := range b.types() {
 		got, again := b.nothing(of, rows, 2*cols), b.nothing(of, rows, 2*cols)
-		// more than one launch takes, of different shapes
+		// more pairs than one launch takes, of different shapes
 		var joinings []compute.Joining
 		for i := range 11 {
 			none := b.nothing(compute.Float32s, 0, i)
@@ -182,7 +183,8 @@ func (b *bench) joinedSegments(rows, cols int) (all []result) {
 	return all
 }
 
-// joinedProducts multiplies a pair of rows by the pair of weights, as the device stores both.
+// joinedProducts multiplies a pair of rows by a pair of weights, both in the types in which the
+// device stores them.
 func (b *bench) joinedProducts(rows, cols, out int) []result {
 	k, of := b.dev.Capabilities().Pairs, b.dev.Capabilities().Stores
 	x, x2, w, w2 := b.factor(rows*cols), b.factor(rows*cols), b.factor(out*cols), b.factor(out*cols)
@@ -211,7 +213,7 @@ func (b *bench) joinedProducts(rows, cols, out int) []result {
 	}
 }
 
-// pairCalls returns calls of all kernels on pairs.
+// pairCalls returns a call of each kernel of PairKernels.
 func (l *Layer) pairCalls(k compute.PairKernels) []Call {
 	in, back, edges := l.Destinations*l.In, l.Sources*l.In, l.Destinations*l.Degree
 	forward, transposed := 8*(l.Destinations+1)+4*edges, 8*(l.Sources+1)+4*edges

@@ -9,7 +9,7 @@ import (
 
 var segmentShapes = []struct {
 	name                            string
-	segments, sources, degree, cols int // degree: as in segments
+	segments, sources, degree, cols int // degree: as in the method segments
 }{
 	{"no segments", 0, 3, 2, 8}, {"no edges", 4, 4, 0, 8}, {"one of everything", 1, 1, 1, 1},
 	{"one feature", 16, 64, 5, 1},
@@ -114,14 +114,16 @@ var segmentTests = family{
 	},
 }
 
-// Degrees that segments take for other than random ones.
+// Values of degree for which segments have special instead of random lengths.
 const (
-	hub        = -1 // one segment has all sources, the others none
-	aroundWarp = -2 // as kernels for the lanes of a warp tell them apart
+	hub = -1 // one segment has all sources, the others none
+	// lengths just below, at and above those at which kernels for a warp change their method
+	aroundWarp = -2
 	long       = -3 // one segment has 70,000 edges, the others 0 to 2
 )
 
-// segments returns random segments of indices in [0,sources), of 0 to 2*degree indices each.
+// The method segments returns n random segments of indices in [0,sources). Each has 0 to 2*degree
+// indices, unless degree is one of the values above.
 func (b *bench) segments(n, sources, degree int) compute.Segments {
 	s := compute.Segments{Indptr: []int64{0}}
 	around := []int{0, 1, 31, 1, 32, 0, 0, 33, 2, 64, 65}
@@ -147,7 +149,7 @@ func (b *bench) segments(n, sources, degree int) compute.Segments {
 	return s
 }
 
-// groups returns random segments that are divided into groups at random.
+// groups returns random segments, which are divided into groups at random.
 func (b *bench) groups(n, sources, degree int) compute.Segments {
 	s := b.segments(n, sources, degree)
 	for e, i := range s.Indices {
@@ -158,7 +160,7 @@ func (b *bench) groups(n, sources, degree int) compute.Segments {
 	return s
 }
 
-// transpose returns, for each source, the segments that refer to it, in edge order.
+// transpose returns, for each source, the segments that refer to it, in the order of edges.
 func transpose(s compute.Segments, sources int) compute.Segments {
 	by, edges := make([][]int32, sources), make([][]int32, sources)
 	for d := range s.Len() {
@@ -176,7 +178,7 @@ func transpose(s compute.Segments, sources int) compute.Segments {
 }
 
 func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []result {
-	const spare = 3 // rows of dh that no edge refers to
+	const spare = 3 // number of rows of dh to which no edge refers
 	h, dout, dh0 := b.normal(sources*cols), b.normal(s.Len()*cols), b.normal((sources+spare)*cols)
 	out := compute.Matrix{Rows: s.Len(), Cols: cols, Data: b.dirty(s.Len() * cols)}
 	dh := b.matrix(sources+spare, cols, nans((sources+spare)*cols))
@@ -215,8 +217,8 @@ func segmentMeans(b *bench, s compute.Segments, sources, cols int, add bool) []r
 	}
 }
 
-// segmentSums runs SegmentSum with and without weights, and over the transpose, which gives the
-// gradient of the weighted sum.
+// segmentSums runs SegmentSum with and without weights. It also runs it over the transpose, which
+// gives the gradient of the weighted sum.
 func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []result {
 	h, dout, weights := b.normal(sources*cols), b.normal(s.Len()*cols), b.normal(len(s.Indices))
 	before, dh0 := b.normal(s.Len()*cols), b.normal(sources*cols)
@@ -274,9 +276,7 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 	}
 }
 
-// segmentMaxima computes maxima of numbers of which only few are different, so that most columns
-// have several equal maxima. There is also a NaN. The gradient must go to the row of the first edge
-// with the maximum.
+// number of rows of dh to which no edge refers
 func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 	const spare = 3 // rows of dh that no edge can refer to
 	h, dout := b.normal(sources*cols), b.normal(s.Len()*cols)
@@ -294,8 +294,8 @@ func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 	b.dev.SegmentMax(out, arg, s, b.matrix(sources, cols, h))
 	b.dev.SegmentMax(alone, compute.Matrix{}, s, b.matrix(sources, cols, h))
 	b.dev.SegmentMaxBackward(dh, t, arg, b.matrix(s.Len(), cols, dout), compute.Completion{})
-	// The row of the first edge with the largest number, -1 for a segment without edges; and the
-	// gradients that these rows get.
+	// The row of the first edge with the largest number, or -1 for a segment without edges. Also
+	// the gradients that these rows get.
 	first := make([]int32, s.Len()*cols)
 	gradients := make([]sum, (sources+spare)*cols)
 	for k := range first {
@@ -317,7 +317,8 @@ func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
 		return all
 	}
 	rows := b.get(arg.Data)
-	for i, x := range rows { // converts the int32 rows to numbers, which rounding does not change
+	// the int32 rows are converted to float32, which represents such numbers exactly
+	for i, x := range rows {
 		rows[i] = float32(int32(math.Float32bits(x)))
 	}
 	return []result{

@@ -32,7 +32,7 @@ func Stored(t *testing.T, open func() compute.Device) {
 	})
 }
 
-// both returns random numbers of bfloat16 as a matrix of float32 and one of bfloat16.
+// both returns random numbers of bfloat16, as a matrix of float32 and as a matrix of bfloat16.
 func (b *bench) both(rows, cols int) (wide, narrow compute.Matrix) {
 	numbers := b.normal(rows * cols)
 	for i, x := range numbers {
@@ -44,7 +44,7 @@ func (b *bench) both(rows, cols int) (wide, narrow compute.Matrix) {
 	return wide, compute.BF16s.In(b.array(memory), rows, cols)
 }
 
-// stored calls each kernel with rows of float32 and with rows of bfloat16.
+// stored calls each kernel twice, with rows of float32 and with rows of bfloat16.
 func (b *bench) stored(rows, cols, out int) (all []result) {
 	x, narrow := b.both(rows, cols)
 	x2, narrow2 := b.both(rows, cols)

@@ -7,7 +7,7 @@ import "C"
 
 import "halognn/src/devices/compute"
 
-// activation applies an activation and dropout to rows of y.
+// activation applies an activation, and dropout after it, to rows of y.
 type activation struct {
 	kind      compute.Activation
 	y         compute.Matrix
@@ -49,7 +49,7 @@ func (a *activation) tile(d *Device, lo, hi int) {
 	}
 }
 
-// verticesAt returns the vertices of rows [lo,hi). Without dropout it returns NULL.
+// verticesAt returns the vertices of rows [lo,hi). It returns NULL if there is no dropout.
 func (a *activation) verticesAt(lo, hi int) *C.int32_t {
 	if a.threshold == 0 {
 		return nil

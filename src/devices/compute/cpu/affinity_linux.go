@@ -43,7 +43,8 @@ func LauncherCPUs() []int {
 	return cpus
 }
 
-// allowed returns the CPUs that a thread may run on; 0 means the calling thread.
+// allowed returns the CPUs that the thread with this id may run on. The id 0 means the calling
+// thread.
 func allowed(id int) ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(id, &set); err != nil {

@@ -12,14 +12,14 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// heads returns the number of heads of s, an array with a number for each head, and the width of a
-// head in z, as C numbers.
+// heads returns the number of heads, and the width of a head in z, as C numbers. The array s has a
+// number for each head.
 func heads(s, z compute.Matrix) (n, width C.int64_t) {
 	return C.int64_t(s.Cols), C.int64_t(z.Cols / s.Cols)
 }
 
-// headDots computes both dot products for a tile of rows while the rows are in the cache. This is
-// possible because the destinations are the first sources.
+// headDots computes the dot products with asrc and with adst for a tile of rows, while the rows are
+// in the cache. This works for both because the destinations are the first sources.
 type headDots struct {
 	src, dst, z compute.Matrix
 	asrc, adst  []float32
@@ -38,8 +38,8 @@ func (a *headDots) tile(d *Device, lo, hi int) {
 	z.forget()
 }
 
-// headDot computes rows [lo,hi) of s from z, which has only these rows. If s has fewer than hi
-// rows, it computes only those that s has.
+// headDot computes rows [lo,hi) of s from z, which has only the rows [lo,hi). If s has fewer than
+// hi rows, it computes only the rows that s has.
 func headDot(d *Device, s compute.Matrix, lo, hi int, z compute.Matrix, a []float32) {
 	if hi = min(hi, s.Rows); lo >= hi {
 		return
@@ -79,8 +79,8 @@ func (a *headDotsBackward) tile(d *Device, lo, hi int) {
 	z.forget()
 }
 
-// headDotBackward adds the gradients of the rows of ds to the first rows of dz, and sets da to the
-// gradient of a.
+// headDotBackward sets da to the gradient of a. It adds to the first rows of dz the gradients that
+// the rows of ds give.
 func headDotBackward(d *Device, dz compute.Matrix, da []float32, ds, z compute.Matrix,
 	a []float32) {
 	n, width := heads(ds, z)
@@ -143,7 +143,7 @@ func (a *edgeSoftmaxBackward) tile(d *Device, lo, hi int) {
 	}
 }
 
-// edgeCollect adds up, for each source, the numbers of its edges.
+// edgeCollect adds up, for each source, the numbers that belong to its edges.
 type edgeCollect struct {
 	dsrc, de   compute.Matrix
 	transposed compute.Segments
@@ -157,7 +157,8 @@ func (a *edgeCollect) tile(d *Device, lo, hi int) {
 	}
 }
 
-// edgeDotSoftmax computes in tiles of segments, each of which lies in one group.
+// edgeDotSoftmax computes weights of edges in tiles of segments. All segments of a tile belong to
+// the same group.
 type edgeDotSoftmax struct {
 	alpha    compute.Matrix
 	s        compute.Segments
@@ -239,7 +240,7 @@ func (a *edgeDotSoftmaxBackward) tile(d *Device, i, _ int) {
 	}
 }
 
-// edgeDotCollect adds up, for each source, the gradients that its edges send back to its row.
+// edgeDotCollect adds up, for each source, the gradients of its row that come from its edges.
 type edgeDotCollect struct {
 	dsrc, de   compute.Matrix
 	transposed compute.Segments
@@ -307,7 +308,8 @@ func (a *edgeSumBackward) tile(d *Device, lo, hi int) {
 	}
 }
 
-// attend computes the weights of a tile's edges, and uses them while they are in the cache.
+// attend computes the weights of a tile's edges, and then the weighted sums while these weights are
+// in the cache.
 type attend struct {
 	softmax edgeSoftmax
 	sum     edgeSum
@@ -389,7 +391,7 @@ func (a *headMaxBackward) tile(d *Device, lo, hi int) {
 		floats(a.x.RowsAt(lo, hi).Data))
 }
 
-// edgesInRange is inRange for the field Edges of transposed segments.
+// edgesInRange does what inRange does, for the field Edges of transposed segments.
 func (d *Device) edgesInRange(s compute.Segments) bool {
 	ok := checkIDs(s.Edges[s.Indptr[0]:s.Indptr[s.Len()]], len(s.Edges)) < 0
 	if !ok {
@@ -398,7 +400,7 @@ func (d *Device) edgesInRange(s compute.Segments) bool {
 	return ok
 }
 
-// panicBadEdge panics with the first position for which edgesInRange was false.
+// panicBadEdge panics with the first position in s.Edges whose number is out of range.
 func panicBadEdge(kernel string, s compute.Segments) {
 	at := checkIDs(s.Edges, len(s.Edges))
 	panic(fmt.Sprintf("compute: %s: position %d of an edge is %d, but there are %d edges", kernel,

@@ -38,7 +38,7 @@ import (
 	"gonum.org/v1/netlib/blas/netlib"
 )
 
-// openBLAS is the engine that uses the linked BLAS.
+// openBLAS is the engine that calls the linked BLAS.
 type openBLAS struct{ of netlib.Implementation }
 
 // Sgemm implements engine.
@@ -57,8 +57,9 @@ func openBLASEngine() (engine, string, error) {
 var withAVX512 = []string{"SkylakeX", "Cooperlake", "SapphireRapids"}
 
 // useBLAS prepares the linked BLAS. It sets BLAS to one thread, because the threads of the pool
-// call it. An OpenBLAS that is older than the processor chooses its AVX2 kernels. If the processor
-// has AVX-512 and the user has not chosen kernels, useBLAS chooses the AVX-512 kernels.
+// call it. If the processor has AVX-512 and the user has not chosen kernels, useBLAS chooses the
+// AVX-512 kernels, because an OpenBLAS that is older than the processor would choose those for
+// AVX2.
 var useBLAS = sync.OnceFunc(func() {
 	setBLASThreads(1)
 	if os.Getenv("OPENBLAS_CORETYPE") == "" {
@@ -84,7 +85,7 @@ func chooseBLASCore(name string) {
 
 func setBLASThreads(n int) { C.blas_threads(C.int(n)) }
 
-// blasConfig calls OpenBLAS only once, because OpenBLAS writes every answer into the same buffer.
+// blasConfig calls OpenBLAS only once, because OpenBLAS writes every answer into the same memory.
 var blasConfig = sync.OnceValue(func() string { return C.GoString(C.blas_config()) })
 
 func blasCore() string { return C.GoString(C.blas_core()) }

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// If there are fewer chunks than fewChunks, the products of a chunk are also divided by
-	// columns, so that there are enough tiles for all threads.
+	// If a sum has fewer chunks of rows than this, the products of a chunk are also divided by
+	// columns, so that there are tiles for all threads.
 	fewChunks = 16
-	// weightColumns is the number of columns of such a tile.
+	// number of columns of a tile if products are divided by columns
 	weightColumns = 128
-	// The libraries pad the rows of a product to a multiple of vectorWidth elements.
+	// The libraries pad the rows of a product to a multiple of this number of elements.
 	vectorWidth = 16
 )
 
 // chunkSums computes gradients that are sums over rows: dw = (rows 0..511) + (rows 512..1023) + ...
-// It computes some chunks of rows at a time, called a wave. A chunk is used while it is in the
-// cache: first its dy is backpropagated through the activation, then its columns are summed, then
-// its products are computed.
+// It computes several chunks of rows at a time, which are called a wave. All work on a chunk is
+// done while the chunk is in the cache. First its dy is backpropagated through the activation, then
+// the columns of dy are summed, then the products are computed.
 //
 //	dy, y, x of chunk c ─> partial[c]: products | columns ─> sums in chunk order ─> gradients
 type chunkSums struct {
-	rows, first int // number of rows of the gradient; first row of the wave
+	rows, first int // number of rows of the gradient, and number of the first row of the wave
 
-	// Backward of the activation. Without an activation it does not change dy.
+	// Backward pass of the activation. If there is no activation, it does not change dy.
 	behind activationBackward
 	dy     compute.Matrix
-	// Gradient of the bias, which is the sums of columns; nil if it is not wanted.
+	// Gradient of the bias, which is the sum of each column of dy; nil if it is not wanted.
 	bias     []float32
 	products [2]weightSum
 	count    int // number of products
@@ -43,15 +43,15 @@ type chunkSums struct {
 	across int // number of tiles into which a chunk is divided by columns of the products
 }
 
-// weightSum is the sum of a product leftᵀ right over rows.
+// weightSum is the sum over rows of a product leftᵀ right.
 type weightSum struct {
 	dw, left, right compute.Matrix
-	turned          bool // right is dy, so the sum is the transpose of dw
-	at              int  // offset among the partial sums of a chunk
+	turned          bool // whether right is dy, so that the sum is the transpose of dw
+	at              int  // index at which this sum begins in the partial sums of a chunk
 	width           int  // number of columns of a tile
 }
 
-// product adds the product dw = dyᵀ x to those that are computed.
+// product adds dw = dyᵀ x to the products that are computed.
 func (a *chunkSums) product(d *Device, dw, dy, x compute.Matrix) {
 	d.multiplies(dy)
 	d.multiplies(x)
@@ -106,7 +106,7 @@ func (a *chunkSums) bounds(d *Device, chunk int) (lo, hi int, partial []float32)
 	return lo, min(lo+compute.ChunkRows, a.rows), d.partial[chunk*a.stride:][:a.stride]
 }
 
-// tile computes tile i of a wave: part i%across of chunk i/across.
+// tile computes tile i of a wave. This is part i%across of chunk i/across.
 func (a *chunkSums) tile(d *Device, i, _ int) {
 	chunk, part := i/a.across, i%a.across
 	if a.across == 1 {
@@ -130,7 +130,8 @@ func (a *chunkSums) tile(d *Device, i, _ int) {
 	}
 }
 
-// prepare backpropagates dy of a chunk through the activation and sums its columns.
+// prepare backpropagates dy through the activation, for one chunk of rows, and sums the columns of
+// the result.
 func (a *chunkSums) prepare(d *Device, chunk int) {
 	if a.bias == nil && a.behind.kind == compute.NoActivation {
 		return
@@ -143,15 +144,16 @@ func (a *chunkSums) prepare(d *Device, chunk int) {
 		C.halognn_column_sum(d.level, floats(partial[a.stride-len(a.bias):]), rows, cols,
 			floats(r.wide.Data))
 	}
-	if a.behind.kind == compute.NoActivation { // without an activation dy has not changed
+	// nothing was changed, because there is no activation
+	if a.behind.kind == compute.NoActivation {
 		r.forget()
 		return
 	}
 	d.end(r, false)
 }
 
-// chunkRows prepares the chunks of a wave before their products are computed, if these are divided
-// by columns.
+// chunkRows prepares the chunks of a wave before their products are computed. It is used if
+// products are divided by columns.
 type chunkRows struct{ of chunkSums }
 
 func (a *chunkRows) tile(d *Device, i, _ int) { a.of.prepare(d, i) }

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// PinThread locks the calling goroutine to its OS thread for good and binds the thread to the given
-// CPUs. If there are several, the system may move the thread between them.
+// PinThread locks the calling goroutine to its OS thread for ever, and binds the thread to the
+// given CPUs. If these are several, the system may move the thread between them.
 func PinThread(cpus ...int) error {
 	if len(cpus) == 0 {
 		return fmt.Errorf("compute/cpu: no CPU to pin a thread to")
@@ -31,17 +31,18 @@ func PinThread(cpus ...int) error {
 //
 // The result compute has one CPU for each thread, for Options.CPUs. These CPUs are in one NUMA node
 // as far as possible, and the second hyperthread of a core is used only when every core is in use.
-// If there are no allowed CPUs, nothing is to be pinned, and both lists are nil.
+// If allowed is empty, no thread has to be pinned, and both lists are nil. The result shared says
+// whether a CPU is in both lists.
 func PlanCores(allowed []int, computeThreads, workers int) (compute, prepare []int, shared bool) {
 	return planCores(readCores("/sys/devices/system/cpu", allowed), computeThreads, workers)
 }
 
-// Place is the position of a CPU: its NUMA domain, and its core, given as the number of the core's
-// first hyperthread.
+// Place is the position of a CPU: its NUMA domain and its core. A core has the number of its first
+// hyperthread.
 type Place struct{ CPU, Domain, Core int }
 
-// Places returns the positions of CPUs. If the system does not tell them, it puts all CPUs into one
-// domain, each on its own core.
+// Places returns the positions of CPUs. If the system does not provide them, it puts all CPUs into
+// one domain, each on a core of its own.
 func Places(cpus []int) []Place {
 	var places []Place
 	for _, c := range readCores("/sys/devices/system/cpu", cpus) {
@@ -50,8 +51,8 @@ func Places(cpus []int) []Place {
 	return places
 }
 
-// core is the position of a CPU. The field sibling is the first hyperthread of the CPU's core, so
-// all hyperthreads of a core have the same sibling.
+// core is the position of a CPU: its NUMA node, and the number of the first hyperthread of its
+// core, sibling. All hyperthreads of a core have the same sibling.
 type core struct{ cpu, node, sibling int }
 
 func planCores(cores []core, computeThreads, workers int) (compute, prepare []int, shared bool) {

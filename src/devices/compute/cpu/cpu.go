@@ -22,27 +22,27 @@ type Device struct {
 	level     level
 	gemm      engine
 	precision compute.Precision
-	rounding  rounding // how factors are rounded; nil for float32 factors
+	rounding  rounding // rounds factors of products; nil if factors are float32
 	pool      *pool
 	name      string
 	cpus      []int
 	probe     *compute.Probe
 
-	// Arguments of the kernel call in progress, which is computed in tiles.
+	// Arguments of the current call of a kernel, which is computed in tiles.
 	call              arguments
 	rows, rowsPerTile int
 	runTile           func(tile int) // d.tile; made once, so that a kernel call allocates nothing
-	calls             []arguments    // place for the arguments of every kernel called so far
+	calls             []arguments    // memory for the arguments of every kernel called so far
 
-	turned  [2][]float32 // transposed copies of the weights of a kernel
-	partial []float32    // partial sums of chunks
+	turned  [2][]float32 // [2] transposed copies of the weights of a kernel
+	partial []float32    // partial sums of chunks of rows
 	sums    []float32    // sums of the partial sums
 	losses  []chunkLoss
-	wide    []wideRows // scratch rows, one set for each thread
+	wide    []wideRows // [threads] scratch memory for rows
 
 	groupTiles []groupTile // tiles of a product in groups
 
-	bad atomic.Bool // set if a tile has found an index out of range
+	bad atomic.Bool // set when a tile has found an index out of range
 }
 
 // New opens a device. Close ends its threads.
@@ -120,8 +120,7 @@ func (d *Device) tiles(tiles int, do func(tile int)) { d.pool.run(tiles, do) }
 
 func (d *Device) spun() time.Duration { return time.Duration(d.pool.spun.Load()) }
 
-// scratch returns the bytes of scratch memory outside the heap that the kernels have allocated so
-// far.
+// scratch returns the bytes of scratch memory that kernels have allocated outside the heap so far.
 func (d *Device) scratch() int64 {
 	floats := cap(d.turned[0]) + cap(d.turned[1]) + cap(d.partial) + cap(d.sums)
 	for i := range d.wide {

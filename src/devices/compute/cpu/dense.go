@@ -12,10 +12,11 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// dense computes a Dense tile by tile, so that the epilogue finds the tile's rows in the cache.
+// dense computes a compute.Dense tile by tile, so that a tile's rows are still in the cache when
+// the epilogue is applied.
 type dense struct {
 	y             compute.Matrix
-	first, second product // second has no columns if there is only one product
+	first, second product // the field second has no columns if there is only one product
 	bias          []float32
 	epilogue      epilogue
 }
@@ -54,7 +55,7 @@ func epilogueOf(y compute.Matrix, e compute.Epilogue) epilogue {
 	return epilogue{e.Add, activationOf(y, e), e.Rounded}
 }
 
-// end applies the epilogue to rows [lo,hi) of y, which are in r, and stores them.
+// The method end applies the epilogue to rows [lo,hi) of y, which r has, and stores them.
 func (a *epilogue) end(d *Device, r result, lo, hi int) {
 	if a.add.Cols > 0 {
 		(&copyColumns{r.wide, a.add.RowsAt(lo, hi), 0, 0, r.wide.Cols, true}).tile(d, 0, hi-lo)
@@ -68,21 +69,21 @@ func (a *epilogue) end(d *Device, r result, lo, hi int) {
 	d.end(r, a.rounded)
 }
 
-// result holds rows that a kernel makes: in place if they are float32 or, if they are stored in
-// bfloat16, in scratch until they are complete.
+// result has rows that a kernel computes. If they are float32, the kernel computes them in place.
+// If they are stored in bfloat16, it computes them in scratch memory.
 type result struct {
 	y, wide compute.Matrix
-	scratch *wideRows // nil: the rows are made in place
+	scratch *wideRows // scratch memory for the rows; nil if they are computed in place
 }
 
-// wideRows is the scratch of one of the tiles in progress.
+// wideRows is the scratch memory of one of the tiles in progress.
 type wideRows struct {
 	slot
 	rows []float32
 	_    [64]byte // keeps threads on separate cache lines
 }
 
-// begin makes room for the rows y.
+// begin returns a result for the rows y, which has scratch memory if y is of bfloat16.
 func (d *Device) begin(y compute.Matrix) result {
 	if y.BF16 == nil {
 		return result{y: y, wide: y}
@@ -92,7 +93,7 @@ func (d *Device) begin(y compute.Matrix) result {
 	return result{y, compute.Float32s.In(s.rows, y.Rows, y.Cols), s}
 }
 
-// end stores complete rows, and rounds them if rounded is set.
+// The method end stores complete rows. If rounded is true, it rounds them first.
 func (d *Device) end(r result, rounded bool) {
 	if r.scratch != nil {
 		d.narrow(r.y, r.wide)
@@ -101,13 +102,14 @@ func (d *Device) end(r result, rounded bool) {
 	d.roundWide(r.y, rounded)
 }
 
-// narrow sets y, of bfloat16, to x.
+// narrow sets y, which is of bfloat16, to the float32 matrix x.
 func (d *Device) narrow(y, x compute.Matrix) {
 	n := C.int64_t(y.Rows * y.Cols)
 	C.halognn_to_bf16(d.level, halves(y.BF16), n, 1, n, floats(x.Data), n)
 }
 
-// roundWide rounds complete rows of float32 if rounded is set.
+// roundWide rounds complete rows of float32, if rounded is true and the device stores rows in
+// bfloat16.
 func (d *Device) roundWide(y compute.Matrix, rounded bool) {
 	if y.BF16 != nil || !rounded || d.precision.Stored() != compute.BF16s {
 		return
@@ -117,8 +119,8 @@ func (d *Device) roundWide(y compute.Matrix, rounded bool) {
 		C.int(d.precision.Dropped()))
 }
 
-// complete adds the rows of c.Own that belong to the rows [lo,hi) of a kernel, which r holds, and
-// then stores them as end does.
+// complete adds the rows of c.Own to the rows [lo,hi) of a kernel, which r has. Then it stores
+// them, as the method end does.
 func (d *Device) complete(r result, c *compute.Completion, lo, hi int) {
 	if own := ownAt(c, lo, hi); own.Rows > 0 {
 		(&copyColumns{r.wide.RowsAt(0, own.Rows), own, 0, 0, own.Cols, true}).tile(d, 0, own.Rows)
@@ -126,8 +128,8 @@ func (d *Device) complete(r result, c *compute.Completion, lo, hi int) {
 	d.end(r, c.Rounded)
 }
 
-// widen is begin for rows that a kernel also reads. end stores what the kernel makes of them,
-// forget drops it.
+// widen does what begin does, for rows that the kernel also reads. Afterwards the method end stores
+// the changed rows, or forget discards them.
 func (d *Device) widen(y compute.Matrix) result {
 	r := d.begin(y)
 	if r.scratch != nil {
@@ -143,7 +145,7 @@ func (r *result) forget() {
 	}
 }
 
-// denseInput is a product whose rows are completed.
+// denseInput is a matrix product whose rows are completed (compute.Completion).
 type denseInput struct {
 	of product
 	c  compute.Completion
@@ -227,7 +229,7 @@ func (d *Device) FinishBackward(db []float32, dy, y compute.Matrix, epilogue com
 	d.addPartials(db, chunks, dy.Cols, 0)
 }
 
-// finishBackward sums the columns of a chunk while it is in the cache.
+// finishBackward backpropagates a chunk of dy and sums its columns while they are in the cache.
 type finishBackward struct{ behind activationBackward }
 
 func (a *finishBackward) tile(d *Device, lo, hi int) {

@@ -9,15 +9,15 @@ import (
 
 // engine is a library of matrix products.
 type engine interface {
-	// Sgemm sets c [m,n] = op(a) [m,k] op(b) [k,n] + beta c, row-major with the given strides, on
-	// the calling thread. With beta 0 the old content of c is ignored.
+	// Sgemm sets c [m,n] = op(a) [m,k] op(b) [k,n] + beta c, on the calling thread. Matrices are
+	// stored by rows with the given strides. If beta is 0, the old content of c is ignored.
 	Sgemm(tA, tB blas.Transpose, m, n, k int, a []float32, lda int, b []float32, ldb int,
 		beta float32, c []float32, ldc int)
 }
 
-// openEngine returns the named library, and a description with its version and kernels. An empty
-// name means oneDNN, if it is preferred on this machine and can be loaded, otherwise OpenBLAS,
-// otherwise plain Go.
+// openEngine returns the named library, and a description with its version and kernels. If the name
+// is empty, this is oneDNN if it is preferred on this machine and can be loaded. Otherwise it is
+// OpenBLAS, and in builds without OpenBLAS plain Go.
 func openEngine(name string) (engine, string, error) {
 	name, err := gemmName(name)
 	if err != nil {

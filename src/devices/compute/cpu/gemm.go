@@ -35,6 +35,6 @@ func gemmName(name string) (string, error) {
 		"compute.gemm are auto, %s", name, strings.Join(gemmWords, ", "))
 }
 
-// prefersOneDNN says whether oneDNN is the first choice. It is on processors on which it was
+// prefersOneDNN says whether oneDNN is the preferred library. It is on processors for which it was
 // measured to be the fastest.
 const prefersOneDNN = runtime.GOARCH == "amd64"

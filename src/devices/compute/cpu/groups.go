@@ -12,19 +12,20 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// groupProduct computes y = x w_gᵀ or dx = dy w_g, in tiles of rows, each of which lies in one
-// group.
+// groupProduct computes y = x w_gᵀ or dx = dy w_g for each group g. It does so in tiles of rows;
+// all rows of a tile belong to the same group.
 type groupProduct struct {
 	out, in compute.Matrix
 	w       []float32
-	t       blas.Transpose // transposition of the weights
+	t       blas.Transpose // blas.Trans if weights are transposed
 	stride  int            // number of elements in a row of the weights
 	g       compute.Groups
 	bias    []float32 // [groups] biases to add; nil if there are none
 }
 
-// groupTile is a range of rows of one group. Its sum of products is stored in the partial sums,
-// beginning at element `at`. If at is below 0, it is stored directly as the group's sum.
+// groupTile is a range of rows of one group. It stores its sum of products in the partial sums,
+// beginning at the index in the field at. If this is below 0, it stores the sum as that of the
+// group.
 type groupTile struct{ group, lo, hi, at int }
 
 // GroupMatMul implements compute.Device.
@@ -73,15 +74,15 @@ func (a *groupProduct) tile(d *Device, i, _ int) {
 }
 
 // A tile of GroupMatMulWeights adds at least groupChunks chunks of a group. There are at most
-// groupPartials tiles, not counting the first tile of each group.
+// groupPartials tiles in addition to the first tile of each group.
 const (
 	groupChunks   = 4
 	groupPartials = 64
 )
 
 // groupSum sets dw_g = dyᵀ x and, unless db is nil, db_g to the sum of the columns of dy. A tile
-// adds some chunks of rows of a group, in order. If a group has several tiles, their sums are then
-// added in order.
+// adds several chunks of rows of a group, in order. If a group has several tiles, the sums of the
+// tiles are added afterwards, also in order.
 type groupSum struct {
 	dw, db []float32
 	dy, x  compute.Matrix
@@ -160,8 +161,8 @@ func (a *groupSum) tile(d *Device, i, _ int) {
 }
 
 // cutGroups divides every group into tiles of the given number of rows. It returns the total number
-// of elements of the partial sums. Each partial sum has size elements; the first tile of a group
-// needs none.
+// of elements of the partial sums. The first tile of a group needs no partial sum. Every other tile
+// has one of size elements.
 func (d *Device) cutGroups(g compute.Groups, rows, size int) (elements int) {
 	d.groupTiles = d.groupTiles[:0]
 	for i := range g.Ends {

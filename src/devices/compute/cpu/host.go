@@ -23,14 +23,15 @@ import (
 
 var _ compute.Host = (*Host)(nil)
 
-// Host implements compute.Host. A fault while reading a mapped file panics as a fault in Go code
-// would, so that mem.Guard names the file.
+// Host implements compute.Host. If a kernel cannot read a mapped file, the Host panics as Go code
+// would, so that mem.Guard can name the file.
 type Host struct {
 	level   level
-	vectors bool // the SIMD level has vector instructions
+	vectors bool // whether the SIMD level has vector instructions
 }
 
-// NewHost returns the kernels that prepare minibatches, at a SIMD level as in Options.
+// NewHost returns the kernels that prepare minibatches. The argument simd is a SIMD level, as in
+// Options.
 func NewHost(simd string) (*Host, error) {
 	k, err := openLevel(simd)
 	if err != nil {
@@ -46,7 +47,7 @@ func (h *Host) GatherRows(dst compute.Matrix, rows compute.Rows) {
 	var pins runtime.Pinner
 	defer pins.Unpin()
 	tables := tablesOf(space[:0], rows, &pins)
-	of := rows.Of[:dst.Rows:len(rows.Of)] // not the rest of a recycled array
+	of := rows.Of[:dst.Rows:len(rows.Of)] // the slice must not include the rest of a recycled array
 	panicIfNoRow("GatherRows", of, tables)
 	n, cols := size(dst)
 	panicOnFault(C.halognn_gather_rows(h.level, written(dst), n, cols,
@@ -114,7 +115,7 @@ func (h *Host) FromBF16(dst []float32, x []uint16) {
 	C.halognn_from_bf16(h.level, floats(dst), 1, n, halves(x), n)
 }
 
-// elements says what the elements of rows are.
+// elements returns the types of the elements of rows, in the form in which kernels take them.
 func elements(rows *compute.Rows) C.halognn_elements {
 	as := C.halognn_elements{bytes: C.int(rows.Type.Size()), wide: C.HALOGNN_NO_WIDE}
 	if rows.Type == compute.BFloat16 {
@@ -131,11 +132,11 @@ func elements(rows *compute.Rows) C.halognn_elements {
 
 func refs(x []compute.RowRef) *C.uint64_t { return (*C.uint64_t)(unsafe.SliceData(x)) }
 
-// fewTables is the number of tables described on the stack: enough for the rank's own rows, a
-// cache, a receive buffer and the other ranks of a node.
+// fewTables is the number of tables that are described on the stack. It suffices for the rank's own
+// rows, a cache, a receive buffer and the other ranks of a node.
 const fewTables = 64
 
-// tablesOf appends the tables' descriptions for C to space. Tables in the Go heap are pinned,
+// tablesOf appends descriptions of the tables for C to space. Tables in the Go heap are pinned,
 // because C gets a pointer to pointers.
 func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) []C.halognn_table {
 	rowBytes := rows.Cols * rows.Type.Size()
@@ -145,7 +146,8 @@ func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) 
 		}
 		n := len(t) / max(1, rowBytes)
 		if i >= rows.Wide && rows.Wide != 0 {
-			// a wide row is as long as several; C takes a negative number for a large one
+			// a wide row takes the place of several rows, so the last ones cannot begin a wide row;
+			// C takes a negative number for a large one
 			n = max(0, n-rows.WideType.Size()/rows.Type.Size()+1)
 		}
 		space = append(space, C.halognn_table{
@@ -165,7 +167,7 @@ func panicIfNoRow(kernel string, of []compute.RowRef, tables []C.halognn_table) 
 	}
 }
 
-// panicIfNoneRead is panicIfNoRow of the rows that edges read.
+// panicIfNoneRead does what panicIfNoRow does, for the rows that edges read.
 func panicIfNoneRead(kernel string, edges []int32, of []compute.RowRef, tables []C.halognn_table) {
 	var some [512]compute.RowRef
 	for ; len(edges) > 0; edges = edges[min(len(edges), len(some)):] {
@@ -177,8 +179,8 @@ func panicIfNoneRead(kernel string, edges []int32, of []compute.RowRef, tables [
 	}
 }
 
-// fault is the panic value of a failed read, with the methods by which mem.Guard recognises a fault
-// in Go code.
+// fault is the panic value of a failed read. It has the methods by which mem.Guard recognises that
+// Go code could not read memory.
 type fault uintptr
 
 func (f fault) Error() string {

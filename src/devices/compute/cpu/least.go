@@ -25,13 +25,14 @@ func (h *Host) DrawsLeast(fanout int64) bool {
 }
 
 // DrawLeast draws neighbours for each destination i, whose neighbours are
-// indices[begin[i]:][:degree[i]]. It draws the fanout neighbours with the smallest random numbers;
-// of equal numbers, the first. If there are no more than fanout neighbours, it draws all. It writes
-// them to drawn, in the order of the row, one destination after the other. Unless positions is nil,
-// it writes their positions in indices to it. It returns the number of destinations for which it
-// has drawn. It stops before a destination whose row or neighbours are out of range, and before
-// rare cases, which the caller must draw. It prefetches the rows; for each neighbour it reads one
-// random number.
+// indices[begin[i]:][:degree[i]]. It draws the fanout neighbours with the smallest random numbers.
+// If numbers are equal, the neighbour that comes first is drawn. If there are at most fanout
+// neighbours, it draws all. It writes the neighbours to drawn, in the order of the row, one
+// destination after the other. Unless positions is nil, it writes the position in indices of each
+// drawn neighbour to positions. It returns the number of destinations for which it has drawn. It
+// stops before a destination whose row or neighbours are out of range. It also stops before rare
+// cases that it does not support; the caller must draw for these. It prefetches the rows, and reads
+// one random number for each neighbour.
 func (h *Host) DrawLeast(drawn []int32, positions, begin, degree []int64, fanout int,
 	indices []int32, n *Numbers) int {
 	var done C.int64_t

@@ -43,7 +43,7 @@ func openLevel(name string) (level, error) {
 
 func levelName(k level) string { return C.GoString(k.level) }
 
-// SIMD returns the level of the C kernels that is used on this machine if Options.SIMD is empty.
+// SIMD returns the level of the C kernels that this machine uses if Options.SIMD is empty.
 func SIMD() (string, error) {
 	k, err := openLevel("")
 	if err != nil {
@@ -53,7 +53,7 @@ func SIMD() (string, error) {
 }
 
 // After catchFaults, a kernel that cannot read a row in a mapped file returns the address that it
-// could not read. Without it the process would end.
+// could not read. Before the call of catchFaults, such a read would end the process.
 var catchFaults = sync.OnceValue(func() error {
 	if errno := C.halognn_catch_faults(); errno != 0 {
 		return fmt.Errorf("compute/cpu: handling SIGBUS: %w", syscall.Errno(errno))
@@ -69,8 +69,8 @@ func int32s(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.SliceData(x)) }
 func int64s(x []int64) *C.int64_t   { return (*C.int64_t)(unsafe.SliceData(x)) }
 func bytes(x []byte) *C.uint8_t     { return (*C.uint8_t)(unsafe.SliceData(x)) }
 
-// read converts a matrix that a kernel reads, and written one that it writes. Both are of float32
-// or bfloat16.
+// The function read converts a matrix that a kernel reads. The function written converts a matrix
+// that a kernel writes. Both accept float32 and bfloat16.
 func read(m compute.Matrix) C.halognn_matrix {
 	if m.BF16 != nil {
 		return C.halognn_matrix{at: unsafe.Pointer(unsafe.SliceData(m.BF16)), bf16: 1}

@@ -23,8 +23,8 @@ func (d *Device) productRows(rows int) int {
 }
 
 // libraryRows returns the number of rows in a tile that a library multiplies. It is small if there
-// are few rows for all threads. A library packs w again for every tile, which takes about
-// 32/libraryRows of the time of a product.
+// are few rows, so that all threads get tiles. It should not be too small, because a library packs
+// w again for every tile, which takes about 32/libraryRows of the time of a product.
 func libraryRows(rows int) int {
 	if rows < 8192 {
 		return 256
@@ -44,17 +44,17 @@ func beta(add bool) float32 {
 // time of some hundred rows.
 const turnRows = 4096
 
-// A product of up to compute.SameTiles rows does not transpose its weights first, like the products
-// of its tiles.
+// A product of up to compute.SameTiles rows must not transpose its weights, because products of
+// single tiles do not, and both must give the same bits.
 const _ = uint(turnRows - 1 - compute.SameTiles)
 
 // product computes y = x wᵀ or dx = dy w, in tiles of rows.
 type product struct {
 	out, in compute.Matrix
 	w       []float32      // weights, if factors are not rounded
-	t       blas.Transpose // transposition of the weights
+	t       blas.Transpose // blas.Trans if weights are transposed
 	stride  int            // number of elements in a row of the weights
-	// Index of the copy of the weights that the device keeps, transposed or rounded.
+	// Index of the copy of the weights that the device keeps. The copy is transposed or rounded.
 	which int
 	add   bool
 }
@@ -65,8 +65,8 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	run(d, y.Rows, d.productRows(y.Rows), d.forward(0, y, x, w, add))
 }
 
-// forward prepares y = x wᵀ. A kernel may have two such products; the argument index is the number
-// of this one.
+// forward prepares y = x wᵀ. A kernel may have two such products; the argument index says whether
+// this is product 0 or 1.
 func (d *Device) forward(index int, y, x, w compute.Matrix, add bool) product {
 	p := product{y, x, w.Data, blas.Trans, w.Cols, index, add}
 	d.multipliesBy(w, x)
@@ -81,7 +81,7 @@ func (d *Device) forward(index int, y, x, w compute.Matrix, add bool) product {
 	return p
 }
 
-// multiplies panics if the factor x is of bfloat16 but the device does not round factors.
+// multiplies panics if the factor x is of bfloat16 and the device does not round factors.
 func (d *Device) multiplies(x compute.Matrix) {
 	if x.BF16 != nil && d.rounding == nil {
 		panic(fmt.Sprintf("compute: factor %v is not of float32, but the device multiplies %s "+
@@ -89,7 +89,8 @@ func (d *Device) multiplies(x compute.Matrix) {
 	}
 }
 
-// multipliesBy panics if weights are of bfloat16, or if multiplies does.
+// multipliesBy panics if the weights w are of bfloat16. It also panics if the method multiplies
+// does.
 func (d *Device) multipliesBy(w, x compute.Matrix) {
 	if w.BF16 != nil {
 		panic(fmt.Sprintf("compute: weights %v are not of float32", w))
@@ -101,8 +102,8 @@ func (a *product) tile(d *Device, lo, hi int) {
 	a.into(d, a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi))
 }
 
-// The method into multiplies the matrix rows, some rows of the left factor, by the weights. It
-// writes the product to dst, or adds it to dst.
+// The method into multiplies some rows of the left factor by the weights. The argument rows has
+// these rows. It writes the product to dst, or adds it to dst.
 func (a *product) into(d *Device, dst, rows compute.Matrix) {
 	if d.rounding != nil {
 		d.rounding.product(dst, rows, a.which, 0, a.add)

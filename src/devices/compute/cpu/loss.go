@@ -7,7 +7,7 @@ import "C"
 
 import "halognn/src/devices/compute"
 
-// chunkLoss is the contribution of one chunk of rows to a loss.
+// chunkLoss is what one chunk of rows contributes to a loss.
 type chunkLoss struct {
 	loss   C.double
 	counts [3]C.int64_t
@@ -59,7 +59,7 @@ func (a *sigmoidBCE) tile(d *Device, lo, hi int) {
 		&c.counts[0])
 }
 
-// gradient returns rows [lo,hi) of the gradient, or nil if no gradient is wanted.
+// gradient returns rows [lo,hi) of the gradient. It returns nil if no gradient is wanted.
 func gradient(dlogits compute.Matrix, lo, hi int) []float32 {
 	if dlogits.Data == nil {
 		return nil

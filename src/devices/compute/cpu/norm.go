@@ -36,9 +36,9 @@ type layerNormBackward struct {
 	gamma, mean, rstd []float32
 }
 
-// behind backpropagates dy through an epilogue. If dy is of float32, it does so in place. A dy of
-// bfloat16 is not changed; every tile that reads it must apply the activationBackward that behind
-// returns.
+// behind backpropagates dy through an epilogue. If dy is of float32, it does so in place. If dy is
+// of bfloat16, it is not changed, and every tile that reads it must apply the activationBackward
+// that behind returns.
 func (d *Device) behind(dy, y compute.Matrix, e compute.Epilogue) activationBackward {
 	if dy.BF16 == nil {
 		e.Backward(d, dy, y)
@@ -47,7 +47,7 @@ func (d *Device) behind(dy, y compute.Matrix, e compute.Epilogue) activationBack
 	return activationBackward{activationOf(y, e), dy}
 }
 
-// widened returns rows [lo,hi) of the gradient, backpropagated, as float32. The caller must call
+// widened returns rows [lo,hi) of the backpropagated gradient, as float32. The caller must call
 // forget when it no longer needs them.
 func (a *activationBackward) widened(d *Device, lo, hi int) result {
 	r := d.widen(a.dy.RowsAt(lo, hi))
@@ -71,7 +71,8 @@ func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 func (a *layerNormBackward) tile(d *Device, lo, hi int) {
 	dx, x := a.dx.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
 	dy := a.behind.widened(d, lo, hi)
-	sums := d.partials(lo, 2*x.Cols) // partial sums of the gradient of gamma, then of beta
+	// partial sums of the gradient of gamma, followed by those of beta
+	sums := d.partials(lo, 2*x.Cols)
 	rows, cols := size(x)
 	C.halognn_layer_norm_backward(d.level, floats(dx.Data), floats(sums[:x.Cols]),
 		floats(sums[x.Cols:]), rows, cols, floats(dy.wide.Data), floats(x.Data), floats(a.gamma),
@@ -142,7 +143,8 @@ type batchNormSums struct {
 
 func (a *batchNormSums) tile(d *Device, lo, hi int) {
 	dy, x := a.behind.widened(d, lo, hi), a.x.RowsAt(lo, hi)
-	sums := d.partials(lo, 2*x.Cols) // partial sums of the gradient of gamma, then of beta
+	// partial sums of the gradient of gamma, followed by those of beta
+	sums := d.partials(lo, 2*x.Cols)
 	rows, cols := size(x)
 	C.halognn_batch_norm_sums(d.level, floats(sums[:x.Cols]), floats(sums[x.Cols:]), rows, cols,
 		floats(dy.wide.Data), floats(x.Data), floats(a.mean), floats(a.variance), C.float(a.eps))

@@ -50,7 +50,7 @@ const char *halognn_onednn_load(const char *path) {
                  "%s was built with TBB, SYCL or a thread pool (runtime %u), whose threads cannot be "
                  "held to one; use a build with OpenMP", path, onednn.version()->cpu_runtime);
     }
-    /* The library exports it, but declares it in no header. */
+    /* The library exports this function, but no header declares it. */
     find(library, &onednn.bgemm, "dnnl_gemm_bf16bf16f32");
     if (text[0] == '\0')
         return NULL;

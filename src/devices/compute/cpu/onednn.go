@@ -26,7 +26,8 @@ var ErrNoOneDNN = errors.New("no usable oneDNN")
 // oneDNNNames are the names that the system's loader looks for if HALOGNN_ONEDNN_LIB is not set.
 var oneDNNNames = []string{"libdnnl.so.3", "libdnnl.so.2"}
 
-// loadOneDNN loads the library, once, and returns its name, such as "oneDNN 2.6.3 AVX-512".
+// loadOneDNN loads the library on the first call. It returns the name of the library, such as
+// "oneDNN 2.6.3 AVX-512".
 var loadOneDNN = sync.OnceValues(func() (name string, err error) {
 	names := oneDNNNames
 	if path := os.Getenv("HALOGNN_ONEDNN_LIB"); path != "" {
@@ -82,11 +83,11 @@ func (oneDNN) Bgemm(tA, tB blas.Transpose, m, n, k int, a []uint16, lda int, b [
 		floats(c), C.int64_t(ldc)), m, n, k)
 }
 
-// oneDNNHasBF16 reports whether the loaded library computes Bgemm by instructions for bfloat16 of
-// this processor.
+// oneDNNHasBF16 reports whether Bgemm of the loaded library uses instructions of this processor for
+// bfloat16.
 func oneDNNHasBF16() bool { return C.halognn_onednn_has_bf16() != 0 }
 
-// oneDNNHasAMX reports whether these instructions are AMX.
+// oneDNNHasAMX reports whether Bgemm of the loaded library uses AMX.
 func oneDNNHasAMX() bool { return C.halognn_onednn_has_amx() != 0 }
 
 // succeeded panics unless status is 0, which means success. The arguments are valid, so a failure

@@ -11,7 +11,7 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// peakLoop is a loop of independent multiply-adds on registers.
+// peakLoop is a loop of independent multiply-adds that uses only registers.
 type peakLoop struct {
 	ISA       string
 	Precision compute.Precision
@@ -39,8 +39,8 @@ func (l peakLoop) run(rounds int) int {
 }
 
 // peaks measures each loop on one thread and on all threads of the device, and returns the best of
-// some tries. A try is long enough for the precision of the clock, and short enough that often no
-// other program runs during it.
+// several tries. A try is long enough for the precision of the clock, and short enough that often
+// no other program runs during it.
 func (d *Device) peaks() (all []compute.Peak) {
 	for _, l := range peakLoops() {
 		rounds := 1000

@@ -30,7 +30,7 @@ func NewHost(simd string) (*Host, error) {
 // DrawsLeast returns false, because there is no kernel for DrawLeast.
 func (h *Host) DrawsLeast(fanout int64) bool { return false }
 
-// DrawLeast draws for no destination, so it returns 0.
+// DrawLeast draws nothing and returns 0, so the caller must draw for all destinations.
 func (h *Host) DrawLeast(drawn []int32, positions, begin, degree []int64, fanout int,
 	indices []int32, n *Numbers) int {
 	return 0
@@ -50,5 +50,5 @@ func (d *Device) Name() string {
 	return fmt.Sprintf("cpu: %s, 1 thread (built without cgo)", d.Device.Name())
 }
 
-// Enter does nothing: the one thread is not pinned.
+// Enter does nothing, because the only thread is not pinned.
 func (d *Device) Enter() (leave func() error, err error) { return func() error { return nil }, nil }

@@ -30,7 +30,7 @@ type pool struct {
 	tiles int64
 	next  atomic.Int64
 	busy  atomic.Int32        // number of workers that have not finished the current run
-	met   atomic.Pointer[any] // value of the first panic of a tile in the current run
+	met   atomic.Pointer[any] // value of the first panic in a tile of the current run
 	done  waiter
 }
 
@@ -39,10 +39,10 @@ type pool struct {
 const spinFor = 20 * time.Microsecond
 
 // newPool starts threads-1 workers; the goroutine that calls run is the remaining thread. Each
-// worker's thread, numbered from 1, calls start first.
+// worker first calls start on its thread, with its number from 1 on.
 func newPool(threads int, start func(thread int) error) (*pool, error) {
 	p := &pool{done: newWaiter()}
-	// If there are more threads than CPUs, spinning would delay the threads for which a thread
+	// If there are more threads than CPUs, a spinning thread would delay the thread for which it
 	// waits.
 	if threads <= min(runtime.GOMAXPROCS(0), runtime.NumCPU()) {
 		p.spin = spinFor
@@ -91,7 +91,7 @@ func (p *pool) serve(w *waiter) {
 func (p *pool) takeTiles() {
 	defer func() {
 		if r := mem.Recovered(recover()); r != nil {
-			met := r // a copy, because r itself would then be allocated in each call
+			met := r // r itself would be allocated in each call, so this is a copy
 			p.met.CompareAndSwap(nil, &met)
 			p.next.Store(p.tiles)
 		}
@@ -134,8 +134,8 @@ func (p *pool) close() {
 	p.workers = nil
 }
 
-// waiter lets one goroutine wait for a signal of another goroutine, first spinning, then asleep. A
-// signal must be received before the next one is sent.
+// waiter lets one goroutine wait for a signal of another goroutine. It first spins and then sleeps.
+// A signal must be received before the next one is sent.
 type waiter struct {
 	state atomic.Int32
 	wake  chan struct{}

@@ -14,20 +14,21 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// bf16Kernels are the kernels of products of bfloat16 factors.
+// bf16Kernels are C kernels that multiply factors of bfloat16.
 type bf16Kernels = *C.halognn_products
 
 // openBF16Kernels returns the kernels for this machine, or nil if it has none.
 func openBF16Kernels() bf16Kernels { return C.halognn_products_open(0) }
 
 // pairs multiplies factors of bfloat16 that are stored as pairs of rows (kernels/cpu/products.c).
-// It packs the weights once for each call, while a library packs them again for every tile.
+// It packs the weights once in each call of a kernel. A library would pack them again for every
+// tile.
 type pairs struct {
 	of      bf16Kernels
 	level   level
 	w       [2][]uint32
 	size    [2]int   // rows and columns of one matrix of weights
-	turning []uint16 // weights whose transposes are packed
+	turning []uint16 // weights before their transposes are packed
 	scratch []pairScratch
 }
 
@@ -48,14 +49,14 @@ const columnPanel = C.HALOGNN_COLUMN_PANEL
 // upTo returns the smallest multiple of m that is at least n.
 func upTo(m, n int) int { return (n + m - 1) / m * m }
 
-// pairsIn returns how many words a factor takes if it is stored as pairs in panels. A word is a
-// pair: the elements of two rows in one column.
+// pairsIn returns the number of words that a factor takes if it is stored as pairs, in panels of
+// columns. A word is a pair: the elements of two rows in one column.
 func pairsIn(rows, cols, panel int) int { return (rows + 1) / 2 * upTo(panel, cols) }
 
 func words(x []uint32) *C.uint32_t { return (*C.uint32_t)(unsafe.SliceData(x)) }
 
 func (r *pairs) keep(which int, w weights) {
-	rows, cols := w.rows, w.cols // rows and columns of the factor
+	rows, cols := w.rows, w.cols // rows and columns of the factor, which may be the transpose of w
 	if w.t == blas.Trans {
 		rows, cols = cols, rows
 	}
@@ -74,30 +75,31 @@ func (r *pairs) keep(which int, w weights) {
 	}
 }
 
-// pairRows writes the pairs of x to the array to. The rows of x begin every stride elements.
+// pairRows writes the pairs of x to the array to. The argument stride is the number of elements
+// from one row of x to the next.
 func (r *pairs) pairRows(to []uint32, panel int, x compute.Matrix, stride int) {
 	rows, cols := size(x)
 	C.halognn_pair_rows(r.of, words(to), C.int64_t(panel), rows, cols, read(x), C.int64_t(stride))
 }
 
-// pairColumns writes the pairs of wᵀ to the array to. It first rounds w to bfloat16. Then two
-// neighbours in a row of w are already a pair of wᵀ, in one word. So it only has to transpose
-// words, one panel after the other.
+// pairColumns writes the pairs of wᵀ to the array to. It first rounds w to bfloat16. After that,
+// two neighbours in a row of w are already a pair of wᵀ in one word. So it only has to transpose
+// words, in one panel after the other.
 func (r *pairs) pairColumns(to []uint32, w []float32, rows, cols int) {
 	width := upTo(2, cols)
 	r.turning = mem.Grow(r.turning, upTo(columnPanel, rows)*width)
 	C.halognn_to_bf16(r.level, halves(r.turning), C.int64_t(width), C.int64_t(rows),
 		C.int64_t(cols), floats(w), C.int64_t(cols))
 	clear(r.turning[rows*width:])
-	panel := columnPanel * width / 2 // pairs
+	panel := columnPanel * width / 2 // words of one panel
 	for at := 0; at < len(to); at += panel {
 		C.halognn_transpose(r.level, (*C.float)(unsafe.Pointer(&to[at])), C.int64_t(width/2),
 			columnPanel, (*C.float)(unsafe.Pointer(&r.turning[2*at])), C.int64_t(width/2))
 	}
 }
 
-// tileRows returns the number of rows in a tile. So many rows stay in the second-level cache,
-// together with a panel of weights, until the epilogue is applied.
+// tileRows returns the number of rows in a tile. This number of rows stays in the second-level
+// cache, together with a panel of weights, until the epilogue is applied.
 func (r *pairs) tileRows(int) int { return 192 }
 
 func (r *pairs) product(out, in compute.Matrix, which, group int, add bool) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Quota returns how many CPUs the control groups of this process allow to all their processes
-// together. 0.5 means half of the time of one CPU. If no limit is known, it returns +Inf. It reads
-// cgroups v1 and v2, mounted at /sys/fs/cgroup.
+// Quota returns how much processor time the control groups of this process allow to all their
+// processes, in CPUs. So 0.5 means half of the time of one CPU. If no limit is known, it returns
+// +Inf. It reads cgroups v1 and v2, mounted at /sys/fs/cgroup.
 func Quota() float64 {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -25,12 +25,12 @@ func Quota() float64 {
 func quota(root, groups string) float64 {
 	least := math.Inf(1)
 	for line := range strings.Lines(groups) {
-		// A line is number:controllers:path; that of cgroups v2 has no controllers.
+		// a line is number:controllers:path; in a line of cgroups v2, controllers is empty
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) < 3 {
 			continue
 		}
-		// Its content is "QUOTA PERIOD" in microseconds, or "max PERIOD".
+		// the file has the text "QUOTA PERIOD" in microseconds, or "max PERIOD"
 		mount, files := root, []string{"cpu.max"}
 		if fields[1] != "" {
 			if !strings.Contains(","+fields[1]+",", ",cpu,") {

@@ -14,25 +14,26 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// bf16Engine is an engine that also multiplies bfloat16 factors, summing in float32.
+// bf16Engine is an engine that also multiplies factors of bfloat16. Sums are in float32.
 type bf16Engine interface {
 	engine
-	// Bgemm is Sgemm with bfloat16 factors.
+	// Bgemm does what Sgemm does, with factors of bfloat16.
 	Bgemm(tA, tB blas.Transpose, m, n, k int, a []uint16, lda int, b []uint16, ldb int,
 		beta float32, c []float32, ldc int)
 }
 
-// weights are the right factors of the products of a kernel: one matrix [rows,cols], or one for
-// each group.
+// weights are the right factors of the products of a kernel: one matrix [rows,cols], or a matrix
+// for each group.
 type weights struct {
-	data       []float32
-	grouped    bool
-	of         compute.Groups // groups of the matrices, if grouped
+	data    []float32
+	grouped bool
+	// groups of rows that have a matrix each; not used if grouped is false
+	of         compute.Groups
 	rows, cols int
 	t          blas.Transpose
 }
 
-// whole returns a weight matrix that is the factor w or, with blas.Trans, wᵀ.
+// whole returns weights that are a single matrix. The factor is w or, if t is blas.Trans, wᵀ.
 func whole(w compute.Matrix, t blas.Transpose) weights {
 	return weights{data: w.Data, rows: w.Rows, cols: w.Cols, t: t}
 }
@@ -45,7 +46,7 @@ func (w *weights) count() int {
 	return len(w.of.Ends)
 }
 
-// at returns a group's matrix, or nil if no row is multiplied by it.
+// The method at returns the matrix of a group. It returns nil if the group has no rows.
 func (w *weights) at(group int) []float32 {
 	at := 0
 	if w.grouped {
@@ -57,27 +58,30 @@ func (w *weights) at(group int) []float32 {
 	return w.data[at:][:w.rows*w.cols]
 }
 
-// rounding rounds factors and multiplies them, in the tiles of the float32 products. Weights are
-// rounded once a call. Rows that are not stored rounded are rounded tile by tile, so that they are
-// still in the cache when they are multiplied.
+// rounding rounds factors and multiplies them. Its tiles are those of float32 products. Weights are
+// rounded once in a call of a kernel. Rows are rounded tile by tile, unless they are stored
+// rounded, so that they are still in the cache when they are multiplied.
 type rounding interface {
-	// keep rounds the which-th weights of a kernel.
+	// keep rounds and keeps weights of a kernel, under the index which.
 	keep(which int, w weights)
-	// product sets the tile out to the product of the argument in and the which-th weights of a
-	// group. If add is set, it adds the product to out.
+	// product sets the tile out to the product of the argument in and the weights that keep has
+	// kept under the index which, for a group. If add is true, it adds the product to out.
 	product(out, in compute.Matrix, which, group int, add bool)
 	// tileRows returns the rows of a tile of a product with the given number of rows.
 	tileRows(rows int) int
-	// chunk sets sum, whose rows lie stride apart, to leftᵀ right, or adds it if add is set; it
-	// uses columns [first,first+width) of right. The factors have at most compute.ChunkRows rows.
+	// chunk sets sum to leftᵀ right, for the columns [first,first+width) of right. If add is true,
+	// it adds the product to sum. The argument stride is the number of elements from one row of sum
+	// to the next. The factors have at most compute.ChunkRows rows.
 	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int, add bool)
-	bytes() int64 // memory that the rounding holds
+	bytes() int64 // memory that the rounding uses
 	free()
 }
 
-// bf16Products chooses what multiplies bfloat16 factors if the library is e, and returns its name:
-// our C kernels if mayUseOwn is set, oneDNN has no AMX, and they are faster than float32 here;
-// otherwise e if it has instructions for bfloat16; otherwise nothing.
+// bf16Products chooses what multiplies bfloat16 factors if the library is e, and returns its name.
+// The C kernels of this package (own) are preferred if mayUseOwn is true, the machine has them, and
+// oneDNN does not use AMX. If they are slower than products of float32 here, nothing is chosen. In
+// other cases the library e (fast) is chosen, if it has instructions for bfloat16. If nothing is
+// chosen, both results are nil.
 func bf16Products(e engine, mayUseOwn bool) (own bf16Kernels, fast bf16Engine, name string) {
 	fast, _ = e.(bf16Engine)
 	if own = openBF16Kernels(); own != nil && mayUseOwn && (fast == nil || !oneDNNHasAMX()) {
@@ -92,7 +96,8 @@ func bf16Products(e engine, mayUseOwn bool) (own bf16Kernels, fast bf16Engine, n
 	return nil, nil, slowly(compute.PrecisionBF16)
 }
 
-// mayUseOwn says whether products may be our own: no library is named, and kernels may use AVX-512.
+// mayUseOwn reports whether the C kernels of this package may multiply bfloat16: no library is
+// named, and kernels may use AVX-512.
 func mayUseOwn(gemm string, k level) bool {
 	name, err := gemmName(gemm)
 	return err == nil && name == "" && levelName(k) == "avx512"
@@ -100,7 +105,8 @@ func mayUseOwn(gemm string, k level) bool {
 
 func slowly(p compute.Precision) string { return string(p) + " products in float32 (slow)" }
 
-// newRounding returns the rounding of a precision, and the name of its products.
+// newRounding returns the rounding for a precision, and the name of what multiplies the rounded
+// factors.
 func newRounding(e engine, p compute.Precision, k level, threads int, mayUseOwn bool) (rounding,
 	string) {
 	name := slowly(p)
@@ -130,8 +136,9 @@ func roundingToBF16(e bf16Engine, k level, threads int) rounding {
 		gemm: e.Bgemm, scratch: make([]scratchOf[uint16], threads)}
 }
 
-// roundingToFloats stores the rounded factors as float32: the products are as defined, and as fast
-// as those of float32, but for the rounding.
+// roundingToFloats returns a rounding that stores rounded factors as float32. Its products have the
+// bits that the precision defines. They take as long as products of float32, plus the time of the
+// rounding.
 func roundingToFloats(e engine, p compute.Precision, k level, threads int) rounding {
 	dropped := C.int(p.Dropped())
 	return &roundingTo[float32]{
@@ -156,22 +163,23 @@ func roundingToFloats(e engine, p compute.Precision, k level, threads int) round
 		gemm: e.Sgemm, scratch: make([]scratchOf[float32], threads)}
 }
 
-// roundingTo keeps rounded factors as bfloat16 or as float32.
+// roundingTo stores rounded factors as T, which is uint16 for bfloat16, or float32.
 type roundingTo[T uint16 | float32] struct {
 	round func(dst []T, width, rows, cols int, x []float32, stride int)
-	// stored returns columns of a matrix of bfloat16, and the distance between its rows
+	// stored returns columns of a matrix of bfloat16 as T, and the number of elements from one row
+	// to the next.
 	stored func(dst *[]T, x compute.Matrix, first, width int) (columns []T, stride int)
-	// turn sets dst to the rounded transpose of w [rows,cols], which a library multiplies faster
-	// than it multiplies and transposes w; nil: this rounding does not transpose
+	// turn sets dst to the rounded transpose of w [rows,cols]. A library multiplies this faster
+	// than it multiplies and transposes w. It is nil if this rounding does not transpose.
 	turn func(dst []T, w []float32, rows, cols int)
 	gemm func(tA, tB blas.Transpose, m, n, k int, a []T, lda int, b []T, ldb int,
 		beta float32, c []float32, ldc int)
 	w       [2][]T
 	kept    [2]keptWeights
-	scratch []scratchOf[T] // scratch memory, one for each thread
+	scratch []scratchOf[T] // [threads] scratch memory
 }
 
-// keptWeights are the matrices [rows,cols] that a rounding keeps.
+// keptWeights are the matrices [rows,cols] that a rounding keeps under one index.
 type keptWeights struct {
 	rows, cols int
 	t          blas.Transpose
@@ -185,8 +193,8 @@ type scratchOf[T uint16 | float32] struct {
 	_           [64]byte // keeps threads on separate cache lines
 }
 
-// rounded returns columns of x, and the distance between their rows. It rounds them into dst, which
-// grows as needed, unless x is stored rounded.
+// rounded returns columns of x, and the number of elements from one row to the next. Unless x is
+// stored rounded, it rounds them into dst, which grows as needed.
 func (r *roundingTo[T]) rounded(dst *[]T, x compute.Matrix, first, width int) (columns []T,
 	stride int) {
 	if x.BF16 != nil {
@@ -200,8 +208,9 @@ func (r *roundingTo[T]) rounded(dst *[]T, x compute.Matrix, first, width int) (c
 }
 
 // fullWidth returns the number of columns computed for a product of cols columns. With bfloat16 a
-// library takes more than twice as long for 47 columns as for 48, so narrow products are widened;
-// for wide ones the copy would cost more.
+// library takes more than twice as long for 47 columns as for 48, so narrow products are computed
+// with additional columns. For wide products, copying the result would take more time than this
+// saves.
 func fullWidth(cols int) int {
 	const narrow = 64
 	if cols >= narrow {
@@ -210,7 +219,7 @@ func fullWidth(cols int) int {
 	return (cols + vectorWidth - 1) / vectorWidth * vectorWidth
 }
 
-// keep stores weights. The factor is filled up with columns of 0 to the number of columns that are
+// keep stores weights. It adds columns of 0 to the factor, up to the number of columns that are
 // computed.
 func (r *roundingTo[T]) keep(which int, w weights) {
 	rows, width, t := w.rows, w.cols, w.t

@@ -40,7 +40,7 @@ func (a *segmentMean) tile(d *Device, lo, hi int) {
 }
 
 type segmentMeanBackward struct {
-	dh                  compute.Matrix // the rows for which transposed has segments
+	dh                  compute.Matrix // gradient of the rows that have a segment in transposed
 	forward, transposed compute.Segments
 	dout                compute.Matrix
 	c                   compute.Completion
@@ -137,7 +137,7 @@ func (a *segmentMax) tile(d *Device, lo, hi int) {
 }
 
 type segmentMaxBackward struct {
-	dh         compute.Matrix // the rows for which transposed has segments
+	dh         compute.Matrix // gradient of the rows that have a segment in transposed
 	transposed compute.Segments
 	arg, dout  compute.Matrix
 	c          compute.Completion
@@ -164,16 +164,16 @@ func (a *segmentMaxBackward) tile(d *Device, lo, hi int) {
 	}
 }
 
-// bits returns an array of floats as int32 numbers, which are stored in it.
+// bits returns an array of float32 as the int32 numbers that are stored in it.
 func bits(x []float32) *C.int32_t { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 func part(s compute.Segments, lo, hi int) compute.Segments {
 	return compute.Segments{Indptr: s.Indptr[lo : hi+1], Indices: s.Indices, Edges: s.Edges}
 }
 
-// inRange reports whether the indices of the segments lie in [0,rows). It does not panic itself,
-// because it runs on any thread. panicIfBad panics afterwards on the goroutine that has called the
-// kernel, so that the stack shows the caller.
+// inRange reports whether the indices of the segments lie in [0,rows). It does not panic, because
+// it may run on any thread. Afterwards panicIfBad panics on the goroutine that called the kernel,
+// so that the stack shows the caller.
 func (d *Device) inRange(s compute.Segments, rows int) bool {
 	ok := checkIDs(s.Indices[s.Indptr[0]:s.Indptr[s.Len()]], rows) < 0
 	if !ok {

@@ -4,7 +4,7 @@ package cpu
 
 import "sync/atomic"
 
-// slot marks a piece of scratch memory as in use by a tile.
+// slot marks a piece of scratch memory that a tile is using.
 type slot struct{ taken atomic.Bool }
 
 func (s *slot) claim() bool { return s.taken.CompareAndSwap(false, true) }

@@ -13,7 +13,7 @@ type arguments interface {
 	tile(d *Device, lo, hi int)
 }
 
-// argumentsIn are arguments stored in a struct T.
+// argumentsIn is a constraint. It allows pointers to a struct T, if they implement arguments.
 type argumentsIn[T any] interface {
 	*T
 	arguments
@@ -24,22 +24,23 @@ type argumentsIn[T any] interface {
 // get tiles.
 const tileElements = 1 << 15
 
-// streamRows returns the number of rows in such a tile. A row has cols elements.
+// streamRows returns the number of rows in a tile of tileElements elements. A row has cols
+// elements.
 func streamRows(cols int) int { return max(1, tileElements/max(1, cols)) }
 
 // run computes the given number of rows of a kernel call in tiles of rowsPerTile rows. It copies
-// the arguments to a place that the device has for each kernel. So a call allocates nothing, as it
-// would with a closure.
+// the arguments to memory that the device keeps for this kernel. So a call allocates nothing, while
+// a closure would have to be allocated.
 func run[T any, P argumentsIn[T]](d *Device, rows, rowsPerTile int, args T) {
 	call := place[T, P](d)
 	*call = args
 	d.call, d.rows, d.rowsPerTile = call, rows, rowsPerTile
 	d.pool.run((rows+rowsPerTile-1)/rowsPerTile, d.runTile)
-	*call = *new(T) // do not keep the caller's memory alive
+	*call = *new(T) // the device must not keep the caller's memory alive
 }
 
-// place returns the device's place for the arguments of a kernel, and makes it if there is none
-// yet.
+// place returns the memory that the device keeps for the arguments of a kernel. On the first call
+// it allocates this memory.
 func place[T any, P argumentsIn[T]](d *Device) P {
 	for _, c := range d.calls {
 		if call, ok := c.(P); ok {

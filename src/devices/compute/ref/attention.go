@@ -14,8 +14,8 @@ func (d *Device) HeadDots(src, dst, z compute.Matrix, asrc, adst []float32) {
 	headDot(dst, z, adst)
 }
 
-// headDot sets s[r,h] to the sum of z[r,j]*a[j] over the columns j of head h. s may have fewer rows
-// than z.
+// headDot sets s[r,h] to the sum of z[r,j]*a[j] over the columns j of head h. The matrix s may have
+// fewer rows than z.
 func headDot(s, z compute.Matrix, a []float32) {
 	width := z.Cols / s.Cols
 	for r := range s.Rows {
@@ -180,8 +180,8 @@ func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
 		alpha, src, dst, a)).Done()
 	width := src.Cols / alpha.Cols
 	softmaxBackward(dalpha, s, alpha)
-	// The function gradient returns the gradient of the sum of two rows in column j, without the
-	// factor a[j].
+	// The function gradient returns the gradient of the sum of two rows in column j, divided by
+	// a[j].
 	gradient := func(e int32, j int, u float32) float32 {
 		return dalpha.Row(int(e))[j/width] * leakyGradient(u, slope)
 	}

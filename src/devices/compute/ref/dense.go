@@ -11,7 +11,7 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 	d.into(y, a.Epilogue.Rounded, func(y compute.Matrix) { compute.DenseInParts(d, y, a) })
 }
 
-// into lets the function f compute y. If rounded is set, it then rounds y.
+// into calls the function f to compute y. If rounded is true, it rounds y afterwards.
 func (d *Device) into(y compute.Matrix, rounded bool, f func(y compute.Matrix)) {
 	if y.BF16 != nil {
 		d.complete = mem.Grow(d.complete, y.Rows*y.Cols)
@@ -39,7 +39,7 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 	}
 }
 
-// gradient returns dy as float32. This is dy itself, or a copy that is valid until the kernel ends.
+// gradient returns dy as float32: dy itself, or a copy that is valid until the kernel ends.
 func (d *Device) gradient(dy compute.Matrix) compute.Matrix {
 	if dy.BF16 == nil {
 		return dy

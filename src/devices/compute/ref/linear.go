@@ -60,8 +60,8 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	})
 }
 
-// factor returns factor i of a product in the form in which it is multiplied: m itself or a rounded
-// copy.
+// factor returns factor number i of a product, in the form in which it is multiplied: m itself or a
+// rounded copy.
 func (d *Device) factor(i int, m compute.Matrix) compute.Matrix {
 	if m.BF16 != nil {
 		return d.wide(i, m)

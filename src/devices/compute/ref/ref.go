@@ -1,10 +1,10 @@
-// Package ref is the compute backend in plain Go, with one goroutine and loops that are easy to
+// Package ref implements compute.Device in plain Go, with one goroutine and loops that are easy to
 // read. It is the reference for the other backends, and the backend of builds without a C compiler.
 //
 //	y[r,o] = sum over f of x[r,f] * w[o,f]             one accumulator each, terms in order
 //	db[o]  = (rows 0..511) + (rows 512..1023) + ...    sums over rows by chunks of compute.ChunkRows
 //
-// All arithmetic is float32, except inside the losses. If factors are rounded, a product is the
+// All arithmetic is float32, except inside the losses. If factors are rounded, a product runs the
 // same loop over rounded copies. On one machine equal calls give equal bits.
 package ref
 
@@ -66,14 +66,15 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// scratch returns n zeros. They are valid until the next call.
+// scratch returns an array of n zeros. It is valid until the next call.
 func (d *Device) scratch(n int) []float32 {
 	d.partial = mem.Grow(d.partial, n)
 	clear(d.partial)
 	return d.partial
 }
 
-// wide returns argument i of a kernel, the matrix m, as float32: m itself or a copy.
+// wide returns the matrix m as float32: m itself or a copy. The argument i is the index of m among
+// the arguments of the kernel.
 func (d *Device) wide(i int, m compute.Matrix) compute.Matrix {
 	if m.BF16 == nil {
 		return m

@@ -22,7 +22,8 @@ func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 	}
 }
 
-// larger reports whether x is the new maximum. A NaN is larger than any number, and stays.
+// larger reports whether x replaces the maximum most. A NaN counts as larger than any number, and
+// nothing replaces it.
 func larger(x, most float32) bool { return most == most && !(x <= most) }
 
 // SegmentMax implements compute.Device.
@@ -78,7 +79,7 @@ func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []fl
 	d.sumRows(out, s, weights, h, add)
 }
 
-// sumRows sets out to the sums over segments. If add is set, it adds these sums to out after each
+// sumRows sets out to the sums over segments. If add is true, it adds each sum to out when the sum
 // is complete.
 func (d *Device) sumRows(out compute.Matrix, s compute.Segments, weights []float32,
 	h compute.Matrix, add bool) {
