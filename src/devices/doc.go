@@ -1,6 +1,6 @@
-// Package devices is the wing of the hardware that computes: the kernels of GNN layers on CPUs and
-// GPUs, and what a node tells about the energy and the profilers of its processors and GPUs. Only
-// compute/cuda calls CUDA. It holds no code itself.
+// Package devices groups the packages about the hardware that computes: the kernels of GNN layers
+// on CPUs and GPUs, the counters of the energy that they use, and an interface to the profilers of
+// GPUs. Only compute/cuda calls CUDA. The package itself holds no code.
 //
 //	layer ──> compute.Device ─┬─ compute/ref    plain Go: the definition of every kernel
 //	                          ├─ compute/cpu    BLAS, oneDNN, C kernels on pinned threads
@@ -14,8 +14,9 @@
 //	nvtx     named ranges of time for NVIDIA's profilers
 //	compute  the interface of a device, and the devices below it
 //
-// Begin with compute/compute.go, then read one kernel through: its contract in compute/segment.go,
-// its definition in compute/ref/segment.go, its loops in kernels/cpu/segment.c. compute/computetest
-// compares every device with the reference. A new kernel begins as a row of
-// kernels/include/halognn_kernels.def; kernels for GPUs are in kernels/cuda.
+// Begin with compute/compute.go. Then follow one kernel through the files: its interface in
+// compute/segment.go, its definition in compute/ref/segment.go, and its loops in
+// kernels/cpu/segment.c. Package compute/computetest compares every device with the reference. To
+// add a kernel, begin with a row of kernels/include/halognn_kernels.def. Kernels for GPUs are in
+// kernels/cuda.
 package devices

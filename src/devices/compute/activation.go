@@ -6,16 +6,17 @@ import "fmt"
 type ActivationKernels interface {
 	// ReLU sets y = max(y, 0) in place. A NaN stays a NaN, so that a diverged run is noticed. Then,
 	// if p > 0, it drops every element with probability p and multiplies the kept elements by
-	// 1/(1-p). vertices[i] is the id in the dataset of row i's vertex.
+	// 1/(1-p). The argument vertices has, for each row, the id of its vertex in the dataset.
 	ReLU(y Matrix, p float32, key DropoutKey, vertices []int32)
-	// ReLUBackward sets dy = dy/(1-p) where y > 0, otherwise 0, in place. y is the output of ReLU.
-	// Here and in ELUBackward y may be of float32 or bfloat16.
+	// ReLUBackward sets dy = dy/(1-p) where y > 0, otherwise 0, in place. The argument y is the
+	// output of ReLU. In ReLUBackward and ELUBackward, y may be of float32 or bfloat16.
 	ReLUBackward(dy, y Matrix, p float32)
-	// ELU sets y = y > 0 ? y : exp(y)-1 in place, and then drops as ReLU does.
+	// ELU sets y = y > 0 ? y : exp(y)-1 in place. Then it drops elements as ReLU does.
 	ELU(y Matrix, p float32, key DropoutKey, vertices []int32)
-	// ELUBackward sets dy to the gradient with respect to ELU's input, in place. y is ELU's output.
-	// p, key and vertices must be the same as for ELU. They tell which elements were dropped,
-	// because an element 0 may also be a result of ELU.
+	// ELUBackward sets dy to the gradient with respect to ELU's input, in place. The argument y is
+	// the output of ELU. The arguments p, key and vertices must be the same as for ELU. They are
+	// needed to know which elements were dropped, because an element may also be 0 without being
+	// dropped.
 	ELUBackward(dy, y Matrix, p float32, key DropoutKey, vertices []int32)
 }
 
@@ -26,7 +27,7 @@ func CheckReLU(y Matrix, p float32, vertices []int32) Call {
 	return Call{Kernel: "ReLU", Bytes: 2 * y.bytes()}
 }
 
-// If p > 0, checkDropout panics unless there is a vertex for each row.
+// checkDropout panics if p > 0 and there is not one vertex for each row.
 func checkDropout(kernel string, y Matrix, p float32, vertices []int32) {
 	if !y.stored() || p > 0 && len(vertices) != y.Rows {
 		panic(fmt.Sprintf("compute: %s: matrix %v must have all its elements, and for dropout a "+

@@ -4,63 +4,63 @@ import "fmt"
 
 // AttentionKernels are the kernels of graph attention layers. The columns of z, a and y are divided
 // into H heads of equal width C: head h has the columns [h*C, (h+1)*C). An array of edges is a
-// matrix [E,H] with a row for each edge of the forward segments, in order. The kernels of gradients
-// go over the transposed segments, whose field Edges gives the row of each edge.
+// matrix [E,H] with a row for each edge of the forward segments, in order. Kernels of gradients
+// read the transposed segments; the field Edges of these has the row of each edge.
 //
 //	z [S,H*C] ─ HeadDots ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
 //	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
 //
-// z may be of float32 or bfloat16. Attend does the work of EdgeSoftmax and EdgeSum in one kernel.
-// In GATv2, EdgeDotSoftmax computes alpha from src [S,H*C] and dst [D,H*C], and EdgeSum reads src
-// instead of z.
+// The matrix z may be of float32 or bfloat16. Attend does the work of EdgeSoftmax and EdgeSum in
+// one kernel. For GATv2, EdgeDotSoftmax computes alpha from src [S,H*C] and dst [D,H*C], and
+// EdgeSum reads src instead of z.
 //
 // Sources: GAT (Velickovic et al., ICLR 2018) and GATv2 (Brody et al., ICLR 2022), as GATConv and
 // GATv2Conv of PyTorch Geometric have them.
 type AttentionKernels interface {
-	// HeadDots sets src[r,h] to the sum over the columns j of head h of z[r,j]*asrc[j], and
-	// dst[r,h] to the same sum with adst, for the first D rows. src [S,H], dst [D,H], z [S,H*C],
-	// asrc, adst [H*C].
+	// HeadDots sets src[r,h] to the sum of z[r,j]*asrc[j] over the columns j of head h. In the
+	// first D rows it sets dst[r,h] to the same sum with adst. Shapes: src [S,H], dst [D,H], z
+	// [S,H*C], asrc and adst [H*C].
 	HeadDots(src, dst, z Matrix, asrc, adst []float32)
 	// HeadDotsBackward is the gradient of HeadDots. It adds dsrc[r,h]*asrc[j] to dz[r,j] and then,
 	// in the first D rows, ddst[r,h]*adst[j]. It sets dasrc[j] to the sum over the rows of
-	// dsrc[r,h]*z[r,j], and dadst[j] to the sum over the first D rows of ddst[r,h]*z[r,j]. Both
-	// sums are in chunks.
+	// dsrc[r,h]*z[r,j], and dadst[j] to the sum over the first D rows of ddst[r,h]*z[r,j]. Rows are
+	// summed in chunks.
 	HeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matrix, asrc, adst []float32)
 	// EdgeSoftmax sets alpha[e,h] to the softmax, over the edges e of a segment d, of the scores
 	// LeakyReLU(src[i,h] + dst[d,h]), where i = s.Indices[e]. LeakyReLU multiplies numbers that are
-	// not above 0 by slope. alpha [E,H], src [S,H], dst [D,H].
+	// not above 0 by slope. Shapes: alpha [E,H], src [S,H], dst [D,H].
 	EdgeSoftmax(alpha Matrix, s Segments, src, dst Matrix, slope float32)
 	// EdgeSoftmaxBackward computes dsrc [S,H] and ddst [D,H] from dalpha [E,H], which it
-	// overwrites. The other arguments are the arguments and the result of EdgeSoftmax. If dsrc has
-	// more rows than transposed has segments, the further rows become zero.
+	// overwrites. The other arguments are those of EdgeSoftmax and its result. If dsrc has more
+	// rows than transposed has segments, the further rows are set to zero.
 	EdgeSoftmaxBackward(dsrc, ddst, dalpha Matrix, s, transposed Segments, alpha, src, dst Matrix,
 		slope float32)
 	// EdgeDotSoftmax sets alpha[e,h] to the softmax, over the edges e of a segment d, of the edges'
-	// scores. With i = s.Indices[e], the score is the sum over the columns j of head h of a[j] *
-	// LeakyReLU(src[i,j] + dst[d,j]). alpha [E,H], src [S,H*C], dst [D,H*C]; a [H*C] is the vector
-	// of d's group.
+	// scores. The score is the sum of a[j] * LeakyReLU(src[i,j] + dst[d,j]) over the columns j of
+	// head h, where i = s.Indices[e]. Here a [H*C] is the vector of the group to which d belongs.
+	// Shapes: alpha [E,H], src [S,H*C], dst [D,H*C].
 	EdgeDotSoftmax(alpha Matrix, s Segments, src, dst Matrix, a Vectors, slope float32)
 	// EdgeDotSoftmaxBackward computes gradients from dalpha [E,H], which it overwrites. It adds to
 	// dsrc [S,H*C], and sets ddst [D,H*C] and da, which has the same layout as a. The other
-	// arguments are the arguments and the result of EdgeDotSoftmax. The sum over a source's edges
-	// is complete before it is added to dsrc. For da, the sum over each destination's edges is
+	// arguments are those of EdgeDotSoftmax and its result. The sum over a source's edges is
+	// complete before it is added to dsrc. For da, the sum over each destination's edges is
 	// computed first. These sums are added over the destinations of a group, in chunks that begin
 	// at the group's first destination.
 	EdgeDotSoftmaxBackward(dsrc, ddst Matrix, da []float32, dalpha Matrix, s, transposed Segments,
 		alpha, src, dst Matrix, a Vectors, slope float32)
-	// EdgeSum sets y[d,j] to the sum over the edges e of segment d of alpha[e,h]*z[i,j], where i =
-	// s.Indices[e] and h is the head of column j. y [D,H*C], alpha [E,H], z [S,H*C].
+	// EdgeSum sets y[d,j] to the sum of alpha[e,h]*z[i,j] over the edges e of segment d. Here i is
+	// s.Indices[e], and h the head of column j. Shapes: y [D,H*C], alpha [E,H], z [S,H*C].
 	EdgeSum(y Matrix, s Segments, alpha, z Matrix)
 	// EdgeSumBackward is the gradient of EdgeSum: it computes dz [S,H*C] and dalpha [E,H] from dy
-	// [D,H*C]. If dz has more rows than transposed has segments, the further rows become zero. z
-	// must have the same number of rows as dz.
+	// [D,H*C]. If dz has more rows than transposed has segments, the further rows are set to zero.
+	// The matrix z must have the same number of rows as dz.
 	EdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy Matrix)
-	// Attend does the same as EdgeSoftmax and then EdgeSum (see AttendInParts). Afterwards alpha
-	// has the weights.
+	// Attend does what EdgeSoftmax and then EdgeSum do (see AttendInParts). It sets alpha to the
+	// weights.
 	Attend(y, alpha Matrix, s Segments, src, dst, z Matrix, slope float32)
 	// AttendBackward is the gradient of Attend: it computes dz [S,H*C], dsrc [S,H] and ddst [D,H]
-	// from dy [D,H*C]. It overwrites dalpha [E,H]. The other arguments are the arguments and the
-	// results of Attend.
+	// from dy [D,H*C]. It overwrites dalpha [E,H]. The other arguments are those of Attend and its
+	// results.
 	AttendBackward(dz, dsrc, ddst, dalpha Matrix, s, transposed Segments, alpha, src, dst, z,
 		dy Matrix, slope float32)
 	// HeadMean sets y [R,C] to the mean over the heads of x [R,H*C].
@@ -71,7 +71,7 @@ type AttentionKernels interface {
 	// every number.
 	HeadMax(y, x Matrix)
 	// HeadMaxBackward sets dx [R,H*C]. For each column, the first head with the largest number of x
-	// gets dy [R,C], and all other heads get 0. dx may be x.
+	// gets dy [R,C], and all other heads get 0. The argument dx may be x.
 	HeadMaxBackward(dx, dy, x Matrix)
 }
 
@@ -94,8 +94,8 @@ func CheckHeadDotsBackward(dz Matrix, dasrc, dadst []float32, dsrc, ddst, z Matr
 		Bytes: 2*dz.bytes() + z.bytes() + dsrc.bytes() + ddst.bytes() + 4*floatBytes*len(asrc)}
 }
 
-// checkBothEnds checks that src has the same number of rows as z, that dst has no more, and that
-// both have the same number of heads.
+// checkBothEnds checks that src and z have the same number of rows, that dst does not have more
+// rows, and that src and dst have the same number of heads.
 func checkBothEnds(kernel string, src, dst, z Matrix) {
 	checkHeads(kernel, src, z)
 	if dst.Rows < 0 || dst.Rows > z.Rows {
@@ -119,8 +119,8 @@ type Vectors struct {
 	Sources []int32 // [G] 1 + last source of each group; only the gradient reads it
 }
 
-// Of returns the vector of a group, which has cols elements. data holds all vectors, or their
-// gradients.
+// Of returns the vector of a group, which has cols elements. The argument data has all vectors, or
+// the gradients of all vectors.
 func (v *Vectors) Of(data []float32, group, cols int) []float32 {
 	return data[group*v.Stride:][:cols]
 }
@@ -206,13 +206,13 @@ func CheckEdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy M
 		2*alpha.bytes() + dz.bytes() + z.bytes()}
 }
 
-// AttendInParts defines what Attend computes, with a kernel for each step.
+// AttendInParts defines what Attend computes. It calls a kernel for each step.
 func AttendInParts(k Kernels, y, alpha Matrix, s Segments, src, dst, z Matrix, slope float32) {
 	k.EdgeSoftmax(alpha, s, src, dst, slope)
 	k.EdgeSum(y, s, alpha, z)
 }
 
-// AttendBackwardInParts defines what AttendBackward computes, with a kernel for each step.
+// AttendBackwardInParts defines what AttendBackward computes. It calls a kernel for each step.
 func AttendBackwardInParts(k Kernels, dz, dsrc, ddst, dalpha Matrix, s, transposed Segments,
 	alpha, src, dst, z, dy Matrix, slope float32) {
 	k.EdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)
@@ -224,7 +224,7 @@ func CheckAttend(y, alpha Matrix, s Segments, src, dst, z Matrix) Call {
 	const kernel = "Attend"
 	checkScores(kernel, alpha, s, src, dst)
 	checkStoredRows(kernel, z, src.Rows)
-	// The kernel reads one score for each edge, in addition to what EdgeSum reads and writes.
+	// the kernel reads one score for each edge, in addition to what EdgeSum reads and writes
 	return Call{Kernel: kernel, Bytes: CheckEdgeSum(y, s, alpha, z).Bytes + alpha.bytes() +
 		dst.bytes()}
 }
@@ -237,8 +237,8 @@ func CheckAttendBackward(dz, dsrc, ddst, dalpha Matrix, s, transposed Segments,
 	rows := CheckEdgeSumBackward(dz, dalpha, transposed, alpha, z, dy)
 	checkRows(kernel, dy, s.Len())
 	checkStoredRows(kernel, z, src.Rows)
-	// As one kernel, the two read the transpose only once, and need not write and read dalpha in
-	// between.
+	// A single kernel reads the transposed segments only once. It also need not write dalpha and
+	// read it again in between.
 	return Call{Kernel: kernel, Bytes: rows.Bytes + scores.Bytes - 2*alpha.bytes() -
 		8*len(transposed.Indptr) - 4*len(transposed.Edges)}
 }
@@ -271,8 +271,8 @@ func CheckHeadMaxBackward(dx, dy, x Matrix) Call {
 	return Call{Kernel: "HeadMaxBackward", Bytes: c.Bytes + x.bytes()}
 }
 
-// checkHeads checks that s [R,H], with a number for each head, fits z [R,H*C], with C columns for
-// each head.
+// checkHeads checks that the shapes of s [R,H] and z [R,H*C] fit. The matrix s has a number for
+// each head, and z has C columns for each head.
 func checkHeads(kernel string, s, z Matrix) {
 	if s.Rows != z.Rows || s.Cols < 1 || z.Cols%s.Cols != 0 || len(s.Data) > 0 && !s.holds() {
 		panic(fmt.Sprintf("compute: %s: rows %v are not cut into heads by %v", kernel, z, s))
@@ -289,8 +289,8 @@ func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
 	}
 }
 
-// checkPairs checks that the inputs and the output of EdgeDotSoftmax fit, and that data holds
-// vectors with the layout of a. It returns the bytes of the vectors.
+// checkPairs checks that the shapes of the inputs and the output of EdgeDotSoftmax fit. The array
+// data must have vectors with the layout of a. It returns the bytes of the vectors.
 func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data []float32,
 	a Vectors) int {
 	checkReduction(kernel, dst, s)
@@ -311,8 +311,8 @@ func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data [
 	return floatBytes * groups * src.Cols
 }
 
-// checkEnds checks that the ends of groups never decrease and that the last is n. Without groups it
-// checks nothing.
+// checkEnds checks that the ends of groups never decrease and that the last end is n. If there are
+// no groups, it checks nothing.
 func checkEnds(kernel, what string, ends []int32, groups, n int) {
 	at, rises := int32(0), len(ends) == groups
 	for _, end := range ends {
@@ -325,8 +325,8 @@ func checkEnds(kernel, what string, ends []int32, groups, n int) {
 	}
 }
 
-// checkTransposed checks that transposed segments fit an array of edges and the rows of their
-// sources.
+// checkTransposed checks that transposed segments fit an array of edges, and a matrix with the rows
+// of the edges' sources.
 func checkTransposed(kernel string, t Segments, edges, sources Matrix) {
 	checkSegments(kernel, t)
 	if len(t.Edges) != len(t.Indices) || edges.Rows != len(t.Edges) || t.Len() > sources.Rows {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// The functions of this file are used by the Check functions of kernels. Every backend calls a
-// kernel's Check function first, so a wrong shape panics with the same text everywhere. They
-// allocate memory only when they panic.
+// The Check functions of kernels call the functions of this file. Every backend calls the Check
+// function of a kernel first, so a wrong shape panics with the same text on every device. These
+// functions allocate memory only when they panic.
 
 func (m Matrix) String() string {
 	if m.BF16 != nil {
@@ -16,16 +16,17 @@ func (m Matrix) String() string {
 	return fmt.Sprintf("[%d,%d] in %d elements", m.Rows, m.Cols, len(m.Data))
 }
 
-// holds reports whether m is of float32 and has all its elements.
+// holds reports whether m is a matrix of float32 and its slice has all elements.
 func (m Matrix) holds() bool { return m.Rows >= 0 && m.Cols >= 0 && len(m.Data) >= m.Rows*m.Cols }
 
-// stored reports whether m has all its elements, of float32 or bfloat16.
+// stored reports whether m is a matrix of float32 or bfloat16 and its slice has all elements.
 func (m Matrix) stored() bool {
 	return m.holds() || m.Rows >= 0 && m.Cols >= 0 && len(m.BF16) >= m.Rows*m.Cols
 }
 
-// checkProduct checks that the shapes of y [R,O], x [R,F] and w [O,F] of a product y = x wᵀ fit, or
-// the shapes of their gradients. The kernel writes the matrix written, which must be of float32.
+// checkProduct checks that the shapes of y [R,O], x [R,F] and w [O,F] of a product y = x wᵀ fit.
+// The matrices may also be their gradients. The argument written is the matrix that the kernel
+// writes; it must be of float32.
 func checkProduct(kernel string, written, y, x, w Matrix) {
 	if !written.holds() || !y.stored() || !x.stored() || !w.stored() || y.Rows != x.Rows ||
 		y.Cols != w.Rows || x.Cols != w.Cols {
@@ -41,7 +42,7 @@ func checkSame(kernel string, a, b Matrix) {
 	}
 }
 
-// checkStored is checkSame for matrices of float32 or bfloat16.
+// checkStored does what checkSame does, for matrices of float32 or bfloat16.
 func checkStored(kernel string, a, b Matrix) {
 	if !a.stored() || !b.stored() || a.Rows != b.Rows || a.Cols != b.Cols {
 		panic(fmt.Sprintf("compute: %s: matrices %v and %v differ in shape, or lack elements",
@@ -49,7 +50,8 @@ func checkStored(kernel string, a, b Matrix) {
 	}
 }
 
-// checkColumns checks that vectors, given by their lengths, have an element for each column of m.
+// checkColumns checks that some vectors have an element for each column of m. The argument vectors
+// has the lengths of these vectors.
 func checkColumns(kernel string, m Matrix, vectors ...int) {
 	checkStoredColumns(kernel, m, vectors...)
 	if !m.holds() {
@@ -57,7 +59,7 @@ func checkColumns(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// checkStoredColumns is checkColumns for a matrix of float32 or bfloat16.
+// checkStoredColumns does what checkColumns does, for a matrix of float32 or bfloat16.
 func checkStoredColumns(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Cols, vectors) {
 		panic(fmt.Sprintf("compute: %s: vectors must have an element for each column of %v, "+
@@ -65,7 +67,8 @@ func checkStoredColumns(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// checkRows checks that vectors, given by their lengths, have an element for each row of m.
+// checkRows checks that some vectors have an element for each row of m. The argument vectors has
+// the lengths of these vectors.
 func checkRows(kernel string, m Matrix, vectors ...int) {
 	checkStoredRows(kernel, m, vectors...)
 	if !m.holds() {
@@ -73,7 +76,7 @@ func checkRows(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// checkStoredRows is checkRows for a matrix of float32 or bfloat16.
+// checkStoredRows does what checkRows does, for a matrix of float32 or bfloat16.
 func checkStoredRows(kernel string, m Matrix, vectors ...int) {
 	if !m.stored() || !allAre(m.Rows, vectors) {
 		panic(fmt.Sprintf("compute: %s: vectors must have an element for each row of %v, "+
@@ -81,7 +84,8 @@ func checkStoredRows(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// CheckLengths checks that arrays have the same length n.
+// CheckLengths checks that all arrays have the length n. The argument others has the lengths of
+// these arrays.
 func CheckLengths(kernel string, n int, others ...int) {
 	if !allAre(n, others) {
 		panic(fmt.Sprintf("compute: %s: arrays must be equally long, but have %d and %v "+

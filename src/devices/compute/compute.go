@@ -8,28 +8,29 @@
 //	  Host.SegmentRows ─> agg [D,F] ─>                                               + ReLU,
 //	  Host.GatherRows  ─> own [D,F] ─>                           own [D,F] ─ MatMul ─┘ dropout
 //
-// A kernel is specified once, in the file of its family (linear.go, segment.go, ...): its method,
-// its shapes, and the bytes and operations of a call. Its Check function tests the shapes and
-// returns that cost, which devices report to a Probe.
+// The file of a kernel's family (linear.go, segment.go, ...) specifies the kernel for all devices:
+// its method, its shapes, and the bytes and operations of a call. The kernel's Check function
+// checks the shapes and returns the bytes and operations, which devices report to a Probe.
 //
-// Matrices are row-major without padding, of float32 or bfloat16 (elements.go). Matrix products may
-// round them first (Precision). The numbers that a backend computes do not depend on its number of
-// threads. Sums over rows are computed in chunks of ChunkRows rows, which are added in order. Sums
-// over edges are computed in edge order. The tiles of a matrix product do not depend on the number
-// of threads (docs/design/07-reproducible-numbers.md). No layer knows which device it runs on,
-// only what it can do (Capabilities).
+// Matrices are stored by rows without padding, and are of float32 or bfloat16 (elements.go). A
+// matrix product may round its factors first (Precision). The numbers that a backend computes do
+// not depend on its number of threads. Sums over rows are computed in chunks of ChunkRows rows,
+// which are added in order. Sums over edges are computed in edge order. The tiles of a matrix
+// product do not depend on the number of threads (docs/design/07-reproducible-numbers.md). A layer
+// does not know which device it runs on. It knows only the Capabilities of the device.
 package compute
 
 import "time"
 
-// ChunkRows is the number of rows in a partial sum. Wherever a kernel sums over rows (weight
-// gradients, bias gradients, norms, losses), it adds the partial sums of the chunks in order. On a
-// GPU, cuBLAS sums weight gradients in its own order, and losses are summed by warps. These orders
-// are fixed too.
+// ChunkRows is the number of rows in a partial sum. If a kernel sums over rows (gradients of
+// weights and biases, norms, losses), it adds the partial sums of the chunks in order. On a GPU,
+// cuBLAS sums weight gradients in its own order, and losses are summed by warps. These orders are
+// fixed too.
 const ChunkRows = 512
 
 // ChunkWave is the number of partial sums of a weight gradient that a CPU device holds before it
-// adds them. If it computes two gradients together, it holds half this number of each.
+// adds them. If it computes two gradients in one call, it holds half this number of partial sums
+// for each.
 const ChunkWave = 32
 
 // Kernels are the kernels that layers, losses and optimizers call. They complete in the order in
@@ -48,25 +49,27 @@ type Kernels interface {
 	OptimizerKernels
 }
 
-// Device stores a model and runs its kernels. One goroutine uses a Device at a time.
+// Name describes the backend, the SIMD level, the library of matrix products and the threads, for
+// logs and summaries.
 type Device interface {
 	Kernels
 
-	// Name describes backend, SIMD level, BLAS and threads, for logs and summaries.
+	// Alloc returns n elements of device memory, which are 0. Free frees them.
 	Name() string
 
 	// Alloc returns n zeroed elements of device memory; Free frees them.
 	Alloc(n int) ([]float32, error)
 	Free([]float32)
 
-	// Upload copies from the host to the device, Download from the device to the host. The copy is
-	// complete when they return.
+	// Upload copies from the host to the device. Download copies from the device to the host. The
+	// copy is complete when they return.
 	Upload(dst, src []float32)
 	Download(dst, src []float32)
 
-	// Settle completes the gradients of parameters. DenseBackward and Dot may postpone the sums
-	// over rows from which their results W, Bias, W2 and sum are computed. Before Settle, these
-	// results must not be read, and what the calls have read must not be changed.
+	// Settle completes the gradients of parameters. The kernels DenseBackward, Dot and Part may
+	// postpone sums over rows and copies. Until the next Settle, the gradients of parameters, the
+	// sum of Dot and the halves of Part may be incomplete and must not be read. The matrices that
+	// the calls have read must not be changed.
 	Settle()
 
 	// Sync waits for all kernels called so far.
@@ -75,48 +78,51 @@ type Device interface {
 
 	// Capabilities returns the optional capabilities of the device.
 	Capabilities() Capabilities
-	// Watch reports every later kernel call to p. If p is nil, it ends the reports.
+	// After Watch, the device reports every call of a kernel to p. If p is nil, it reports no more
+	// calls.
 	Watch(p *Probe)
 }
 
 // Counter is a Device that only counts the memory of arrays. Its arrays have addresses but no
-// memory, and nothing is written to them.
+// memory, so kernels write nothing to them.
 type Counter interface {
 	Device
 	Counts()
 }
 
-// Capabilities are the abilities of a Device beyond computing on host memory. A capability that the
-// device lacks is nil. A device that wraps another device returns the other's capabilities.
+// Capabilities are the abilities of a Device beyond computing on host memory. A field is nil if the
+// device lacks the capability. A device that wraps another device returns the capabilities of the
+// wrapped device.
 type Capabilities struct {
 	Precision Precision // precision of the factors of its matrix products
-	// Type of the rows that layers read, if their width is even (docs/design/32-stored-in-bf16.md).
+	// Type in which the device stores rows that layers read, if rows have an even width
+	// (docs/design/32-stored-in-bf16.md).
 	Stores      Elements
-	Accelerator Accelerator // nil unless the device has its own memory
-	// Nil unless products of pairs take less time on the device than two products.
+	Accelerator Accelerator // not nil if the device has its own memory
+	// Not nil if a product of pairs takes less time on the device than two products.
 	Pairs PairKernels
-	// Nil unless the device can send slices to the devices of other ranks.
+	// Not nil if the device can send slices to the devices of other ranks.
 	Peer PeerDevice
-	// Nil unless kernels are asynchronous and the device can time them.
+	// Not nil if kernels are asynchronous and the device can time them.
 	NewStopwatch func() Stopwatch
-	Peaks        func() []Peak // measures the peaks of its arithmetic units
-	// Returns the total time for which its threads have spun while they waited for kernels.
+	Peaks        func() []Peak // measures the peak rates of the device's arithmetic units
+	// Returns the total time for which the device's threads have waited for kernels in busy loops.
 	Spun func() time.Duration
-	// Returns the bytes of host memory that its kernels keep between calls.
+	// Returns the bytes of host memory that the device's kernels keep between calls.
 	Scratch func() int64
 	Tiles   func(tiles int, do func(tile int)) // see InTiles
-	// Number of rows of a tile. MatMul and Dense compute up to SameTiles rows in tiles, beginning with
-	// the first row, and each tile has the bits that it has as a product of its own. 0: the device
-	// promises nothing.
+	// Number of rows in a tile of a product. If a product has at most SameTiles rows, MatMul and
+	// Dense compute it in such tiles, from the first row on. Each tile then has the same bits as a
+	// product of this tile alone. 0 means that the device does not guarantee this.
 	ProductTile int
 }
 
 // SameTiles is the largest number of rows to which Capabilities.ProductTile applies.
 const SameTiles = 3584
 
-// InTiles lets the host do work between kernels, on the threads on which a device runs kernels. It
-// calls the function work for every tile, and returns when all calls have returned. The function
-// must not call kernels of the device.
+// InTiles runs work of the host on the threads on which a device runs kernels. It calls the
+// function work once for each tile, and returns when all calls have returned. The function must not
+// call kernels of the device.
 func InTiles(d Device, tiles int, work func(tile int)) {
 	if run := CapabilitiesOf(d).Tiles; run != nil {
 		run(tiles, work)
@@ -137,8 +143,8 @@ type Peak struct {
 }
 
 // BestPeak returns the highest peak on all threads, in flop/s, for factors of the given precision.
-// Peaks for float32 count too, because rounded factors can be multiplied as float32. Without peaks
-// it returns 0.
+// Peaks for float32 count too, because rounded factors can be multiplied as float32. If there are
+// no peaks, it returns 0.
 func BestPeak(peaks []Peak, precision Precision) (best float64) {
 	for _, p := range peaks {
 		if p.Precision == precision || p.Precision == PrecisionFloat32 {
@@ -148,7 +154,7 @@ func BestPeak(peaks []Peak, precision Precision) (best float64) {
 	return best
 }
 
-// CapabilitiesOf returns the capabilities of d. If d is nil, it returns none.
+// CapabilitiesOf returns the capabilities of d. If d is nil, it returns the zero value.
 func CapabilitiesOf(d Device) Capabilities {
 	if d == nil {
 		return Capabilities{}

@@ -6,27 +6,29 @@ import (
 )
 
 // DenseKernels are the linear maps of a layer, each with its epilogue, and their gradients. Each
-// does the work of several kernels, with as few passes over memory and as few launches as the
-// device can do. The results have the same bits as with single kernels (the functions whose names
-// end in InParts).
+// kernel does the work of several simpler kernels, with as few passes over memory and as few
+// launches as the device allows. The result has the same bits as with the simpler kernels.
+// Functions whose names end in InParts define it by them.
 type DenseKernels interface {
-	// Dense sets y [R,O] to epilogue(x wᵀ + b + x2 w2ᵀ), added from left to right. Here and below y
-	// may be of bfloat16 if Epilogue.Rounded is set.
+	// Dense sets y [R,O] to epilogue(x wᵀ + b + x2 w2ᵀ). The terms are added from left to right. In
+	// this interface, an output y may be of bfloat16 if Epilogue.Rounded is set.
 	Dense(y Matrix, d Dense)
 	// DenseBackward backpropagates dy [R,O], the gradient with respect to the output y of Dense,
 	// through the epilogue in place, and computes the gradients of weights and bias (see
-	// Device.Settle). If dy is of bfloat16, its rows are summed before they are rounded.
+	// Device.Settle). If dy is of bfloat16, the backpropagated rows are summed before they are
+	// rounded.
 	DenseBackward(g DenseGradients, dy, y Matrix, d Dense)
-	// DenseInput sets dx = dy w, and completes it as c says. dx [R,F] and dy [R,O] may be of
-	// float32 or bfloat16; w [O,F].
+	// DenseInput sets dx = dy w, and completes dx as c says. Shapes: dx [R,F] and dy [R,O], of
+	// float32 or bfloat16, and w [O,F].
 	DenseInput(dx, dy, w Matrix, c Completion)
-	// Round sets y = x, rounded to the type in which the device's Precision stores rows. y may be
-	// of float32 or bfloat16; x is of float32. y may be x.
+	// Round sets y to x, rounded to the type in which the device stores rows. The matrix y may be
+	// of float32 or bfloat16, and may be x. The matrix x is of float32.
 	Round(y, x Matrix)
-	// Finish sets y = epilogue(x + b):  y, x [R,O], b [O]. y may be x.
+	// Finish sets y = epilogue(x + b). Shapes: x and y [R,O], b [O]. The matrix y may be x.
 	Finish(y, x Matrix, b []float32, epilogue Epilogue)
 	// FinishBackward backpropagates dy, the gradient with respect to the output y of Finish,
-	// through the epilogue in place. It sets db to the sum of the resulting rows, in chunks.
+	// through the epilogue in place. It sets db to the sum of the backpropagated rows, which are
+	// summed in chunks.
 	FinishBackward(db []float32, dy, y Matrix, epilogue Epilogue)
 }
 
@@ -40,38 +42,40 @@ type Dense struct {
 	Epilogue Epilogue
 }
 
-// DenseGradients are the outputs of DenseBackward: the gradient of each parameter of the Dense,
-// with the parameter's shape.
+// DenseGradients are the outputs of DenseBackward. There is a gradient for each parameter of the
+// Dense, with the parameter's shape.
 type DenseGradients struct {
 	W    Matrix
 	Bias []float32
 	W2   Matrix
 }
 
-// Epilogue is what a kernel does to its result, row by row, while it is in the cache: y = f(y +
-// add), where f is an activation with dropout. The zero value leaves y as it is.
+// Epilogue says what a kernel does to each row of its result while the row is in the cache. It
+// computes y = f(y + add), where f is an activation with dropout. The zero value leaves y as it is.
 type Epilogue struct {
-	Add        Matrix // [R,O] of float32 or bfloat16; without columns if nothing is added
+	// [R,O] rows to add, of float32 or bfloat16; it has no columns if nothing is added
+	Add        Matrix
 	Activation Activation
 	P          float32 // P, Key and Vertices are the arguments of ReLU and ELU
 	Key        DropoutKey
 	Vertices   []int32
-	Rounded    bool // y is then rounded to the type in which the device's Precision stores rows
+	// whether y is rounded afterwards to the type in which the device stores rows
+	Rounded bool
 }
 
-// Completion turns the sums of a kernel into complete rows: y = round(y + own), in one pass. The
-// zero value leaves y as it is.
+// Completion says how a kernel completes the rows of its result, in the same pass: y = round(y +
+// own). The zero value leaves y as it is.
 type Completion struct {
-	// [O,C] of float32 or bfloat16: rows that are added to the first O rows of y, O <= R. Own has
-	// no columns if nothing is added.
+	// [O,C] Rows of float32 or bfloat16 that are added to the first O rows of y. O is at most R.
+	// Own has no columns if nothing is added.
 	Own Matrix
-	// [1] Only for SegmentSumCompleted. Own is multiplied by 1+Scale[0]. If nil, it is added as it
-	// is.
+	// [1] Own is multiplied by 1+Scale[0]. If Scale is nil, Own is not multiplied. Only
+	// SegmentSumCompleted supports it.
 	Scale   []float32
-	Rounded bool // all rows are then rounded, as with Epilogue.Rounded
+	Rounded bool // whether all rows are rounded afterwards, as with Epilogue.Rounded
 }
 
-// Apply completes y, which must be of float32, with one kernel for each step.
+// Apply completes y, which must be of float32. It calls a kernel for each step.
 func (c Completion) Apply(k Kernels, y Matrix) {
 	first := y.RowsAt(0, c.Own.Rows)
 	switch {
@@ -86,7 +90,8 @@ func (c Completion) Apply(k Kernels, y Matrix) {
 	}
 }
 
-// check panics unless c fits the first rows of y. It returns the bytes of the rows that are added.
+// check panics unless c.Own fits the first rows of y. It returns the bytes of the rows that are
+// added.
 func (c *Completion) check(kernel string, y Matrix) (bytes int) {
 	if y.BF16 != nil && !c.Rounded {
 		panic(fmt.Sprintf("compute: %s: the result %v is stored in bfloat16, so Rounded must "+
@@ -117,8 +122,8 @@ const (
 	ActivateELU
 )
 
-// Apply changes y, which must be of float32, as e says, with one kernel for each step. It does not
-// round y.
+// Apply changes y, which must be of float32, as e says. It calls a kernel for each step. It does
+// not round y.
 func (e Epilogue) Apply(k Kernels, y Matrix) {
 	if e.Add.Cols > 0 {
 		k.CopyColumns(y, 0, e.Add, 0, y.Cols, true)
@@ -142,7 +147,7 @@ func (e Epilogue) Backward(k Kernels, dy, y Matrix) {
 	}
 }
 
-// DenseInParts defines what Dense computes, with a kernel for each step.
+// DenseInParts defines what Dense computes. It calls a kernel for each step.
 func DenseInParts(k Kernels, y Matrix, d Dense) {
 	k.MatMul(y, d.X, d.W, false)
 	if d.Bias != nil {
@@ -154,7 +159,7 @@ func DenseInParts(k Kernels, y Matrix, d Dense) {
 	d.Epilogue.Apply(k, y)
 }
 
-// DenseBackwardInParts defines what DenseBackward computes, with a kernel for each step.
+// DenseBackwardInParts defines what DenseBackward computes. It calls a kernel for each step.
 func DenseBackwardInParts(k Kernels, g DenseGradients, dy, y Matrix, d Dense) {
 	d.Epilogue.Backward(k, dy, y)
 	k.MatMulWeights(g.W, dy, d.X)
@@ -166,7 +171,7 @@ func DenseBackwardInParts(k Kernels, g DenseGradients, dy, y Matrix, d Dense) {
 	}
 }
 
-// FinishInParts defines what Finish computes, with a kernel for each step.
+// FinishInParts defines what Finish computes. It calls a kernel for each step.
 func FinishInParts(k Kernels, y, x Matrix, b []float32, epilogue Epilogue) {
 	if unsafe.SliceData(y.Data) != unsafe.SliceData(x.Data) {
 		k.CopyColumns(y, 0, x, 0, x.Cols, false)
@@ -175,13 +180,14 @@ func FinishInParts(k Kernels, y, x Matrix, b []float32, epilogue Epilogue) {
 	epilogue.Apply(k, y)
 }
 
-// FinishBackwardInParts defines what FinishBackward computes, with a kernel for each step.
+// FinishBackwardInParts defines what FinishBackward computes. It calls a kernel for each step.
 func FinishBackwardInParts(k Kernels, db []float32, dy, y Matrix, epilogue Epilogue) {
 	epilogue.Backward(k, dy, y)
 	k.ColumnSum(db, dy)
 }
 
-// check panics unless e fits y. It returns the bytes of the rows that are added.
+// check panics unless the rows and vertices of e fit y. It returns the bytes of the rows that are
+// added.
 func (e *Epilogue) check(kernel string, y Matrix) (bytes int) {
 	if e.Add.Cols > 0 {
 		checkStored(kernel, y, e.Add)
@@ -196,7 +202,7 @@ func (e *Epilogue) check(kernel string, y Matrix) (bytes int) {
 	return e.Add.bytes()
 }
 
-// checkBackward panics unless e fits dy and y. It returns the bytes that Backward reads and writes.
+// checkBackward panics unless e, dy and y fit. It returns the bytes that Backward reads and writes.
 func (e *Epilogue) checkBackward(kernel string, dy, y Matrix) (bytes int) {
 	e.check(kernel, dy)
 	if e.Activation == NoActivation {
@@ -222,7 +228,7 @@ func CheckFinishBackward(db []float32, dy, y Matrix, epilogue Epilogue) Call {
 		Bytes: epilogue.checkBackward(kernel, dy, y) + dy.bytes() + floatBytes*len(db)}
 }
 
-// check panics unless the arguments fit y. It returns their bytes, without those of y, and the
+// check panics unless the arguments fit y. It returns the bytes of the arguments without y, and the
 // operations of the products.
 func (d *Dense) check(kernel string, y Matrix) (bytes, flops int) {
 	checkProduct(kernel, Matrix{}, y, d.X, d.W)

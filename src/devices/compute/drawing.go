@@ -2,50 +2,50 @@ package compute
 
 import "unsafe"
 
-// The limits of a Drawer: the largest fanout, the largest number of hops, and the largest number of
-// sources plus edges in a hop.
+// The limits of a Drawer. They limit the fanout, the number of hops, and the number of sources plus
+// edges of a hop.
 const (
 	MostDrawnFanout = 64
 	MostDrawnHops   = 16
 	MostDrawnHop    = 1 << 28
 )
 
-// DrawnWeights says which weights the edges of drawn minibatches get.
+// DrawnWeights says how the edges of drawn minibatches are weighted.
 type DrawnWeights uint8
 
-// The weights of edges.
+// The ways to weight edges.
 const (
 	DrawnUnweighted DrawnWeights = iota
 	DrawnPlain                   // 1
-	DrawnMean                    // 1 over the number of edges of the segment
+	DrawnMean                    // 1 divided by the number of edges of the segment
 	DrawnSymmetric               // the weights of GCN; see parallel.LayerEdges
 )
 
 // DrawOptions say what a Drawer draws: minibatches of kind neighbour or labor on a graph without
-// relations, as package sample draws them. The host arrays are read only by NewDrawer.
+// relations, as package sample draws them. Only NewDrawer reads the host arrays.
 type DrawOptions struct {
 	Indptr   []int64 // row pointers of the whole graph (graph.CSC)
 	Indices  []int32
 	Original []int32 // [N]
-	// [P+1] Part p has the vertices Parts[p] to Parts[p+1]-1.
+	// [P+1] The vertices of part p are Parts[p] to Parts[p+1]-1.
 	Parts []int64
 	// Whether feature rows are in the tables passed to Accelerator.Resident, one table for each
 	// part.
 	Resident bool
 
 	Seeds int         // largest number of seeds of a minibatch
-	Hops  []DrawnHops // the hop of the seeds first
-	// SelfEdges: every destination's segment begins with an edge from the destination itself.
-	// Weights: which weights edges get.
+	Hops  []DrawnHops // the hop of the seeds comes first
+	// SelfEdges says whether every destination's segment begins with an edge from the destination
+	// itself. Weights says how edges are weighted.
 	SelfEdges bool
 	Weights   DrawnWeights
-	// Whether the last hop's edges come part by part, as graph.Grouper orders them. If so, the last
-	// hop has no transpose.
+	// Whether the edges of a destination in the last hop are ordered by part, as graph.Grouper
+	// orders them. If so, the last hop has no transpose.
 	Grouped bool
 
-	// Number of bits that the device's map of vertices has for the local numbers and edges of a
-	// hop. If 0, it is the number that is needed. Tests set it so that the other bits of the map
-	// are soon used up.
+	// Number of bits of an entry in the device's map of vertices that are for local numbers and
+	// edges of a hop. If 0, it is as large as necessary. Tests make it larger, so that few bits are
+	// left for the tags of minibatches, which are then soon used up.
 	ValueBits int
 }
 
@@ -56,13 +56,14 @@ type DrawnHops struct {
 	Transposed                   bool // whether the hop's transpose is wanted
 }
 
-// TopologyBytes returns the device memory of a graph's topology, of a map of its vertices, and of
-// references to their feature rows.
+// TopologyBytes returns the bytes of device memory for a graph's topology, for a map of its
+// vertices, and for references to their feature rows.
 func TopologyBytes(vertices int, edges int64) int64 { return 24*int64(vertices) + 4*edges }
 
 // DrawingBytes returns an upper bound of the device memory of a Drawing.
 func DrawingBytes(o *DrawOptions) (bytes int64) {
-	// Bytes of a vertex: in the frontier, original id, reference, and in the lists of missing rows.
+	// bytes of a vertex: in the frontier, as original id, as reference, and in the lists of missing
+	// rows
 	const vertex, arrays = 24, 4096
 	bytes = arrays + int64(o.Seeds)*4
 	for i, h := range o.Hops {
@@ -85,23 +86,24 @@ func DrawingBytes(o *DrawOptions) (bytes int64) {
 	return bytes
 }
 
-// DrawKeys are the keys of the random draws of a minibatch. Hop 0 is the hop of the seeds.
+// DrawKeys are the keys from which the random draws of a minibatch are computed. Hop 0 is the hop
+// of the seeds.
 type DrawKeys struct {
-	// [hops] keys of the destinations' random sequences, and of the edges in Drawn.Digest.
+	// [hops] key of the random sequences of the destinations, and of the edges in Drawn.Digest
 	Words []uint64
-	// [hops] Set only if destinations draw the neighbours with the smallest random numbers
-	// (sample.Labor).
+	// [hops] The random numbers of vertices. It is set only if destinations draw the neighbours
+	// with the smallest random numbers (sample.Labor).
 	Numbers []Numbers
 }
 
 // Numbers gives every vertex a random number in one hop, uniform in [0,2^32): Mix(word ^ original
-// id) >> 32. The word depends on the vertex's phase: it is Now if Turn plus the phase is below
-// Lasts, otherwise Next. The phase is the high word of Mix(Phases ^ original id) times Lasts, so it
-// is below Lasts.
+// id) >> 32. Each vertex has a phase, which is a number below Lasts: Lasts times the high word of
+// Mix(Phases ^ original id), divided by the range of that word. If Turn plus the phase is below
+// Lasts, the word is Now, otherwise it is Next.
 type Numbers struct{ Now, Next, Phases, Turn, Lasts uint64 }
 
-// Drawer draws minibatches on a device. It draws them one after the other, in the order of the
-// calls of Start.
+// Drawer draws minibatches on a device. It draws one minibatch after the other, in the order in
+// which Start is called.
 type Drawer interface {
 	// NewDrawing returns a Drawing, which has room for one minibatch at a time.
 	NewDrawing() (Drawing, error)
@@ -117,8 +119,8 @@ type Drawer interface {
 // Any goroutine may call its methods, but only one at a time.
 type Drawing interface {
 	// Start begins to draw the minibatch of the given seeds, of which there must be at least one.
-	// It overwrites the previous minibatch. The StagingBuffer of that minibatch must be closed or
-	// must never have been sent.
+	// It overwrites the previous minibatch. The StagingBuffer that has sent the previous minibatch
+	// must be closed. It is also allowed that none has sent it.
 	Start(seeds []int32, keys DrawKeys) error
 	// Wait waits for the drawing and returns what was drawn. The result is valid until the next
 	// Start.
@@ -128,7 +130,8 @@ type Drawing interface {
 	Free() error
 }
 
-// Drawn is a minibatch whose arrays, except Missing, lie in device memory.
+// [hops+1] Vertices[0] is the number of seeds. After it comes the number of vertices of the
+// frontier after each hop.
 type Drawn struct {
 	// [hops+1] [0]: number of seeds; then number of vertices of the frontier after each hop.
 	Vertices []int
@@ -139,9 +142,9 @@ type Drawn struct {
 	Faulty bool
 	// Missing are the vertices of the frontier whose rows are not resident, in frontier order.
 	Missing     []int32
-	MostMissing int          // largest length of Missing in any minibatch
+	MostMissing int          // largest length that Missing can have in any minibatch
 	Original    []int32      // original ids of the frontier
-	Blocks      []DrawnBlock // input layer first
+	Blocks      []DrawnBlock // one block for each layer, the input layer first
 }
 
 // DrawnBlock is a block of a minibatch.
@@ -150,8 +153,8 @@ type DrawnBlock struct {
 	Weights, TransposedWeights []float32
 }
 
-// DownloadIDs copies int32 numbers from device memory to the host, as Device.Download copies
-// floats.
+// DownloadIDs copies int32 numbers from device memory to the host, as Device.Download does for
+// float32.
 func DownloadIDs(d Device, dst, src []int32) { d.Download(asFloats(dst), asFloats(src)) }
 
 // asFloats returns the memory of int32 numbers as a slice of float32.
@@ -159,7 +162,7 @@ func asFloats(x []int32) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }
 
-// NumEdges returns the number of edges drawn.
+// NumEdges returns the number of edges drawn in all hops.
 func (d *Drawn) NumEdges() (n int) {
 	for _, e := range d.Edges {
 		n += e

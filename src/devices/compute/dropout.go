@@ -3,8 +3,8 @@ package compute
 import "halognn/src/base/random"
 
 // Dropout bits are a pure function of (run seed, epoch, step, stream, layer, vertex, column), so a
-// mask can be computed anywhere, in any order, and again in a test. They are computed by three
-// functions, each of which is called as rarely as possible:
+// mask can be computed on any device, in any order, and again in a test. Three functions compute
+// the bits. Each is called as rarely as possible:
 //
 //	NewDropoutKey   64-bit mixing, once per layer and minibatch   -> K0, K1
 //	DropoutKey.Row  64-bit mixing, once per row                   -> two 32-bit words
@@ -38,14 +38,15 @@ func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
 // DropoutRow is the state from which the bits of one vertex's row are computed.
 type DropoutRow struct{ lo, hi uint32 }
 
-// Row returns the state of the row of a vertex, named by its original id.
+// Row returns the state of the row of a vertex. The argument vertex is the vertex's id in the
+// dataset.
 func (k DropoutKey) Row(vertex int32) DropoutRow {
 	h := random.Mix((uint64(k.K1)<<32 | uint64(k.K0)) + random.Golden*(uint64(uint32(vertex))+1))
 	return DropoutRow{lo: uint32(h), hi: uint32(h >> 32)}
 }
 
-// Bits returns 32 random bits for a column. The element is kept if the bits, as a number, are at
-// least DropoutThreshold(p).
+// Bits returns 32 random bits for a column. The element in this column is kept if the bits, read as
+// a number, are at least DropoutThreshold(p).
 func (r DropoutRow) Bits(column int) uint32 {
 	x := r.lo + uint32(column)*weyl32
 	x ^= x >> 16
@@ -55,8 +56,8 @@ func (r DropoutRow) Bits(column int) uint32 {
 	return x ^ x>>16
 }
 
-// DropoutThreshold returns p * 2^32, rounded down. An element is dropped if its bits, as a number,
-// are below this. It panics unless 0 <= p < 1.
+// DropoutThreshold returns p * 2^32, rounded down. An element is dropped if its bits, read as a
+// number, are below this threshold. It panics unless 0 <= p < 1.
 func DropoutThreshold(p float32) uint32 {
 	if !(p >= 0 && p < 1) {
 		panic("compute: dropout probability outside [0,1)")

@@ -7,9 +7,9 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Matrix is Rows x Cols elements, row-major, without padding: element (i,j) is Data[i*Cols+j] or,
-// in a matrix of bfloat16, BF16[i*Cols+j]. On a device with its own memory these slices are address
-// ranges of that memory: the host may slice them further, but must not read or write their
+// Matrix has Rows x Cols elements, stored by rows without padding: element (i,j) is Data[i*Cols+j]
+// or, in a matrix of bfloat16, BF16[i*Cols+j]. On a device with its own memory these slices are
+// address ranges of that memory: the host may slice them further, but must not read or write their
 // elements.
 //
 // Kernels read and write float32, unless their methods say that a matrix may be of float32 or
@@ -17,7 +17,8 @@ import (
 type Matrix struct {
 	Rows, Cols int
 	Data       []float32
-	BF16       []uint16 // if not nil, used instead of Data: the upper halves of float32 numbers
+	// if not nil, it is used instead of Data; its elements are the upper halves of float32 numbers
+	BF16 []uint16
 }
 
 // Elements is the type of a matrix's elements (docs/design/32-stored-in-bf16.md).
@@ -37,8 +38,7 @@ func (e Elements) String() string {
 	return "float32"
 }
 
-// Stored returns the type in which complete rows that a layer reads are stored on a device of
-// precision p.
+// Stored returns the type in which a device of precision p stores complete rows that a layer reads.
 func (p Precision) Stored() Elements {
 	if p == PrecisionBF16 {
 		return BF16s
@@ -62,10 +62,10 @@ func (e Elements) Size() int {
 	return floatBytes
 }
 
-// Floats returns how many float32 take the memory of n elements, rounded up.
+// Floats returns the number of float32 whose memory n elements take, rounded up.
 func (e Elements) Floats(n int) int { return (n*e.Size() + floatBytes - 1) / floatBytes }
 
-// In returns the matrix whose elements are stored from the beginning of the slice memory on.
+// The method In returns the matrix of this element type that lies at the beginning of memory.
 func (e Elements) In(memory []float32, rows, cols int) Matrix {
 	m := Matrix{Rows: rows, Cols: cols}
 	if n := rows * cols; e == BF16s {
@@ -85,7 +85,7 @@ func (m Matrix) Elements() Elements {
 	return Float32s
 }
 
-// RowsAt returns rows [lo,hi) of m as a view.
+// RowsAt returns rows [lo,hi) of m, without copying.
 func (m Matrix) RowsAt(lo, hi int) Matrix {
 	part := Matrix{Rows: hi - lo, Cols: m.Cols}
 	if m.BF16 != nil {
@@ -96,11 +96,11 @@ func (m Matrix) RowsAt(lo, hi int) Matrix {
 	return part
 }
 
-// Row returns row i of m as a view. m must be of float32.
+// Row returns row i of m, without copying. The matrix m must be of float32.
 func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 
-// Memory returns the memory of m's elements as float32, so that Device.Upload and Download can copy
-// it.
+// Memory returns the memory of m's elements as a slice of float32, so that Device.Upload and
+// Download can copy it.
 func (m Matrix) Memory() []float32 {
 	if m.BF16 == nil {
 		return m.Data
@@ -109,13 +109,13 @@ func (m Matrix) Memory() []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(m.BF16))), n)
 }
 
-// Clear sets the elements of a matrix of host memory to zero.
+// Clear sets all elements to zero. The matrix must be in host memory.
 func (m Matrix) Clear() {
 	clear(m.Data)
 	clear(m.BF16)
 }
 
-// Widen sets dst to the elements of a matrix of host memory, as float32.
+// Widen copies all elements to dst, as float32. The matrix must be in host memory.
 func (m Matrix) Widen(dst []float32) {
 	if m.BF16 == nil {
 		copy(dst, m.Data)
@@ -126,7 +126,7 @@ func (m Matrix) Widen(dst []float32) {
 	}
 }
 
-// Narrow sets the elements of a matrix of host memory to src, rounded to the matrix's type.
+// Narrow copies src to the matrix, rounded to the matrix's type. The matrix must be in host memory.
 func (m Matrix) Narrow(src []float32) {
 	if m.BF16 == nil {
 		copy(m.Data, src)
@@ -137,8 +137,8 @@ func (m Matrix) Narrow(src []float32) {
 	}
 }
 
-// Load copies the elements of a matrix in device memory to dst, as float32. It allocates scratch if
-// it needs more of it.
+// Load copies the elements of a matrix in device memory to dst, as float32. If scratch is too
+// small, it allocates a larger one.
 func Load(d Device, dst []float32, m Matrix, scratch *[]float32) {
 	if m.BF16 == nil {
 		d.Download(dst, m.Data)
@@ -150,7 +150,7 @@ func Load(d Device, dst []float32, m Matrix, scratch *[]float32) {
 }
 
 // Store copies rows from the host to a matrix in device memory. It rounds them to the type in which
-// the device's Precision stores rows. It allocates scratch if it needs more of it.
+// the device stores rows. If scratch is too small, it allocates a larger one.
 func Store(d Device, m Matrix, src []float32, scratch *[]float32) {
 	p := d.Capabilities().Precision
 	switch {

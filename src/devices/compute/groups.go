@@ -9,7 +9,7 @@ type Groups struct {
 	Stride int
 }
 
-// Rows returns the rows [lo, hi) of group g.
+// Rows returns the range [lo, hi) of the rows of group i.
 func (g Groups) Rows(i int) (lo, hi int) {
 	if i > 0 {
 		lo = int(g.Ends[i-1])
@@ -22,22 +22,23 @@ func (g Groups) Weights(w []float32, i, rows, cols int) Matrix {
 	return Matrix{Rows: rows, Cols: cols, Data: w[i*g.Stride:][:rows*cols]}
 }
 
-// GroupKernels are products of groups of rows, each group with its own weights, as graphs with many
-// relations need them. One call computes the products of all groups, even if they are small. The
-// factors x and dy may be of float32 or bfloat16.
+// GroupKernels are matrix products of groups of rows, where each group has its own weights. Graphs
+// with many relations need them. One call computes the products of all groups, so that small groups
+// do not take a call each. The factors x and dy may be of float32 or bfloat16.
 type GroupKernels interface {
-	// GroupMatMul sets y = x w_gᵀ in the rows of each group g. y [R,O], x [R,F], w_g [O,F].
+	// GroupMatMul sets y = x w_gᵀ in the rows of each group g. Shapes: y [R,O], x [R,F], w_g [O,F].
 	GroupMatMul(y, x Matrix, w []float32, g Groups)
-	// GroupMatMulInput sets dx = dy w_g in the rows of each group g. dx [R,F], dy [R,O], w_g [O,F].
+	// GroupMatMulInput sets dx = dy w_g in the rows of each group g. Shapes: dx [R,F], dy [R,O],
+	// w_g [O,F].
 	GroupMatMulInput(dx, dy Matrix, w []float32, g Groups)
-	// GroupMatMulWeights sets dw_g = dyᵀ x over the rows of each group g, summed in chunks. For a
-	// group without rows dw_g is zero. dw_g [O,F], dy [R,O], x [R,F].
+	// GroupMatMulWeights sets dw_g = dyᵀ x, summed in chunks over the rows of each group g. If a
+	// group has no rows, dw_g is zero. Shapes: dw_g [O,F], dy [R,O], x [R,F].
 	GroupMatMulWeights(dw []float32, dy, x Matrix, g Groups)
-	// GroupDense sets y = x w_gᵀ + b_g in the rows of each group g. The biases b_g [O] follow each
-	// other in b.
+	// GroupDense sets y = x w_gᵀ + b_g in the rows of each group g. The array b has the biases b_g
+	// [O] of all groups, one after the other.
 	GroupDense(y, x Matrix, w, b []float32, g Groups)
 	// GroupDenseBackward is the gradient of GroupDense. It sets dw_g as GroupMatMulWeights does,
-	// and db_g [O] to the sum of the group's rows of dy. dy must be of float32.
+	// and db_g [O] to the sum of the group's rows of dy. The matrix dy must be of float32.
 	GroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups)
 }
 
@@ -72,8 +73,8 @@ func CheckGroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups) Call {
 	return c
 }
 
-// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit. The kernel
-// writes the matrix written, which must be of float32.
+// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit. The argument
+// written is the matrix that the kernel writes; it must be of float32.
 func checkGroups(kernel string, written, y, x Matrix, w []float32, g Groups) Call {
 	n, at := len(g.Ends), 0
 	rises := true
@@ -90,7 +91,7 @@ func checkGroups(kernel string, written, y, x Matrix, w []float32, g Groups) Cal
 		Flops: productFlops(y, x)}
 }
 
-// GroupMatMulInParts defines what GroupMatMul computes, with a product for each group.
+// GroupMatMulInParts defines what GroupMatMul computes. It calls MatMul for each group.
 func GroupMatMulInParts(p *Probe, k LinearKernels, y, x Matrix, w []float32, g Groups) {
 	defer p.Start(CheckGroupMatMul(y, x, w, g)).Done()
 	for i := range g.Ends {
@@ -99,7 +100,8 @@ func GroupMatMulInParts(p *Probe, k LinearKernels, y, x Matrix, w []float32, g G
 	}
 }
 
-// GroupMatMulInputInParts defines what GroupMatMulInput computes, with a product for each group.
+// GroupMatMulInputInParts defines what GroupMatMulInput computes. It calls MatMulInput for each
+// group.
 func GroupMatMulInputInParts(p *Probe, k LinearKernels, dx, dy Matrix, w []float32, g Groups) {
 	defer p.Start(CheckGroupMatMulInput(dx, dy, w, g)).Done()
 	for i := range g.Ends {
@@ -109,8 +111,8 @@ func GroupMatMulInputInParts(p *Probe, k LinearKernels, dx, dy Matrix, w []float
 	}
 }
 
-// GroupMatMulWeightsInParts defines what GroupMatMulWeights computes, with a product for each
-// group.
+// GroupMatMulWeightsInParts defines what GroupMatMulWeights computes. It calls MatMulWeights for
+// each group.
 func GroupMatMulWeightsInParts(p *Probe, k LinearKernels, dw []float32, dy, x Matrix, g Groups) {
 	defer p.Start(CheckGroupMatMulWeights(dw, dy, x, g)).Done()
 	for i := range g.Ends {
@@ -119,7 +121,8 @@ func GroupMatMulWeightsInParts(p *Probe, k LinearKernels, dw []float32, dy, x Ma
 	}
 }
 
-// GroupDenseInParts defines what GroupDense computes, with a product and a bias for each group.
+// GroupDenseInParts defines what GroupDense computes. It calls kernels for the product and the bias
+// of each group.
 func GroupDenseInParts(p *Probe, k LinearKernels, y, x Matrix, w, b []float32, g Groups) {
 	defer p.Start(CheckGroupDense(y, x, w, b, g)).Done()
 	for i := range g.Ends {
@@ -129,7 +132,8 @@ func GroupDenseInParts(p *Probe, k LinearKernels, y, x Matrix, w, b []float32, g
 	}
 }
 
-// GroupDenseBackwardInParts defines what GroupDenseBackward computes, with kernels for each group.
+// GroupDenseBackwardInParts defines what GroupDenseBackward computes. It calls kernels for each
+// group.
 func GroupDenseBackwardInParts(p *Probe, k LinearKernels, dw, db []float32, dy, x Matrix,
 	g Groups) {
 	defer p.Start(CheckGroupDenseBackward(dw, db, dy, x, g)).Done()

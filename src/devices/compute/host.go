@@ -19,9 +19,9 @@ const (
 
 	BFloat16 // only for hidden rows; feature rows of datasets are never bfloat16
 
-	// The elements of a sparse row are its entries, and rows may have different numbers of entries:
-	Sparse     // a column, int32, and its value, float32
-	SparseOnes // only a column: all values are 1
+	// The elements of a sparse row are its entries. Rows may have different numbers of entries.
+	Sparse     // an entry has a column, which is an int32, and a value, which is a float32
+	SparseOnes // an entry has only a column, and its value is 1
 )
 
 type dtype struct {
@@ -51,11 +51,12 @@ func TypeNamed(name string) (t DType, known bool) {
 // IsSparse reports whether rows of this type are sparse.
 func (t DType) IsSparse() bool { return t == Sparse || t == SparseOnes }
 
-// RowRef refers to one feature row: a table and a row of that table.
+// RowRef refers to one feature row. It consists of the number of a table, and the number of a row
+// in this table.
 type RowRef uint64
 
-// RefRowBits is the number of bits of a RowRef for the row. It allows 2^16 tables of up to 2^48
-// rows each.
+// RefRowBits is the number of bits of a RowRef that are for the row. So there can be 2^16 tables of
+// up to 2^48 rows each.
 const RefRowBits = 48
 
 // MakeRowRef packs a table number and a row of that table.
@@ -64,11 +65,11 @@ func MakeRowRef(table, row int) RowRef { return RowRef(table)<<RefRowBits | RowR
 // Table returns the number of the table that holds the row.
 func (r RowRef) Table() int { return int(r >> RefRowBits) }
 
-// Row returns the row within the table.
+// Row returns the number of the row in its table.
 func (r RowRef) Row() int { return int(r & (1<<RefRowBits - 1)) }
 
-// Rows is a list of references to feature rows. Each row stays where it lies: in the rank's own
-// shard, a peer's shard, a cache or a receive buffer. To make the list, no row is copied or moved
+// Rows is a list of references to feature rows. The rows themselves may be in the rank's own shard,
+// a peer's shard, a cache or a receive buffer. No row is copied or moved to make the list
 // (docs/design/05-rows-stay-where-they-lie.md). Row i is row Of[i].Row() of Tables[Of[i].Table()].
 type Rows struct {
 	Cols   int
@@ -76,31 +77,32 @@ type Rows struct {
 	Tables [][]byte // each has a whole number of rows of Cols elements
 	Of     []RowRef
 
-	// InOrder says that row i is row i of Tables[0], and that Of is not used. Only SegmentRows takes
+	// If InOrder is set, row i is row i of Tables[0], and Of is not used. Only SegmentRows accepts
 	// such rows.
 	InOrder bool
 
-	// Only for sparse rows. If all entries of the graph are numbered, vertex v has the entries
-	// Ends[v] to Ends[v+1]-1; Ends [N+1]. Row i consists of the Lengths[i] entries of its table
-	// from entry Of[i].Row() on.
+	// Ends and Lengths are only for sparse rows. If all entries of the graph are numbered, the
+	// entries of vertex v are Ends[v] to Ends[v+1]-1, so Ends has N+1 elements. Row i has
+	// Lengths[i] entries, which begin with entry Of[i].Row() of its table.
 	Ends    []int64
 	Lengths []int32
 
-	// Scale [Cols] multiplies the columns of results that are computed from Int8 rows. The sums
-	// are exact before they are multiplied. If Scale is nil, nothing is multiplied.
+	// Scale [Cols] has factors for the columns of results that are computed from Int8 rows. The
+	// results are sums of integers, which are exact, until they are multiplied by Scale. If Scale
+	// is nil, they are not multiplied.
 	Scale []float32
 
-	// If Wide is not 0, the tables from number Wide on hold sums of rows. Their type, WideType, is
-	// wider than Type. In every table, row i begins at byte i times RowBytes.
+	// If Wide is not 0, the tables from number Wide on have sums of rows. The type of these sums is
+	// WideType, which has more bytes than Type. In every table, row i begins at byte i*RowBytes.
 	Wide     int
 	WideType DType
 
-	// Mixed says that some entries of the slice Of refer to rows of another size. The segments that
-	// SegmentRows gets must not contain these entries.
+	// If Mixed is set, some entries of the slice Of refer to rows of another size. Segments that
+	// are passed to SegmentRows must not refer to these entries.
 	Mixed bool
 }
 
-// At returns where row i lies.
+// The method At returns the reference of row i.
 func (r *Rows) At(i int) RowRef {
 	if r.InOrder {
 		return MakeRowRef(0, i)
@@ -117,8 +119,8 @@ func (r *Rows) TypeOf(i int) DType {
 }
 
 // SumType returns the type in which the sum (or maximum) of rows is sent to another rank, and the
-// largest number of rows in one sum. Sums of Int8 rows are sent exactly as Int16. A maximum keeps
-// the rows' type. Everything else is sent as Float32.
+// largest number of rows in one sum. Sums of Int8 rows are sent as Int16, which is exact. A maximum
+// is sent in the type of the rows. All other results are sent as Float32.
 func (t DType) SumType(how Reduction, weighted bool) (of DType, most int) {
 	switch {
 	case t != Int8 || weighted:
@@ -132,10 +134,10 @@ func (t DType) SumType(how Reduction, weighted bool) (of DType, most int) {
 // RowBytes returns the bytes of a stored row.
 func (r *Rows) RowBytes() int { return r.Cols * r.Type.Size() }
 
-// Reduction is how the rows of a segment become one row.
+// Reduction says how one row is made from the rows of a segment.
 type Reduction uint8
 
-// The reductions. An empty segment gives a zero row.
+// The reductions. For an empty segment they give a row of zeros.
 const (
 	NoReduction Reduction = iota
 	ReduceMean
@@ -143,44 +145,44 @@ const (
 	ReduceMax
 )
 
-// String returns the name of the reduction's result, such as "mean".
+// String returns a name for the result of the reduction, such as "mean".
 func (r Reduction) String() string {
 	return [...]string{"nothing", "mean", "sum", "maximum"}[r]
 }
 
-// Host has the kernels that prepare minibatches. Its methods are single-threaded and safe for
-// concurrent use.
+// Host has the kernels that prepare minibatches. A method runs on the calling goroutine only.
+// Several goroutines may call methods at once.
 type Host interface {
-	// GatherRows sets dst[i] to row i of rows, for the first dst.Rows rows. The row is converted to
-	// float32, scaled, and rounded to the type of dst.
+	// GatherRows sets row i of dst to row i of rows, for all rows of dst. It converts a row to
+	// float32, multiplies it by Scale, and rounds it to the type of dst.
 	GatherRows(dst Matrix, rows Rows)
 
-	// SegmentRows sets dst[d] to the reduction of the rows i in segment d. weights [E] may be given
-	// only for ReduceSum; nil means that the sum is not weighted. A segment may consist of groups
-	// (see Segments). Then the rows of each group are added up in order, and the sums of the groups
-	// are added in order. So if another rank has added up a group, its sum leads to the same bits.
-	// At the end the result is rounded to the type of dst.
+	// SegmentRows sets row d of dst to the reduction of the rows in segment d. The argument weights
+	// [E] may be given only for ReduceSum; if it is nil, the sum is not weighted. A segment may
+	// consist of groups (see Segments). In this case the rows of each group are added up first, in
+	// order, and then the sums of the groups, in order. So the bits are the same if another rank
+	// has added up a group. The result is rounded to the type of dst.
 	SegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows)
 
 	// SliceRows copies the rows ids[i] of table to dst, in order. A row has rowBytes bytes. A rank
-	// so collects the rows that it sends to another rank.
+	// uses this to collect the rows that it sends to another rank.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
 
-	// SparseAdam updates some rows of p, and of their moments m and v, with the sums of the rows'
-	// gradients.
+	// SparseAdam updates some rows of p, and the moments of these rows in m and v. The gradient of
+	// a row is the sum of several gradients in of.
 	SparseAdam(p, m, v Matrix, of RowGradients, o SparseAdamOptions)
 
 	// AddInto adds x[i] to sum[i]. The reproducible allreduce uses it to add in the order of ranks.
 	AddInto(sum, x []float32)
 
-	// ToBF16 sets dst[i] to x[i] as bfloat16, rounded as PrecisionBF16 rounds. FromBF16 converts
-	// bfloat16 to float32.
+	// ToBF16 sets dst[i] to x[i] as bfloat16, rounded in the same way as by PrecisionBF16. FromBF16
+	// converts bfloat16 to float32.
 	ToBF16(dst []uint16, x []float32)
 	FromBF16(dst []float32, x []uint16)
 }
 
-// CheckGatherRows checks the arguments of GatherRows, except that each Host must itself check that
-// Of refers to rows of the tables.
+// CheckGatherRows checks the arguments of GatherRows. It does not check that Of refers to rows of
+// the tables; each Host must do so.
 func CheckGatherRows(dst Matrix, rows Rows) {
 	checkStoredColumns("GatherRows", dst, rows.Cols)
 	if rows.InOrder {
@@ -188,8 +190,8 @@ func CheckGatherRows(dst Matrix, rows Rows) {
 	}
 }
 
-// CheckSegmentRows checks the arguments of SegmentRows, except that each Host must itself check
-// that Of refers to rows of the tables.
+// CheckSegmentRows checks the arguments of SegmentRows. It does not check that Of refers to rows of
+// the tables; each Host must do so.
 func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, rows Rows) {
 	checkStoredReduction("SegmentRows", dst, s)
 	checkStoredColumns("SegmentRows", dst, rows.Cols)
@@ -202,7 +204,8 @@ func CheckSegmentRows(dst Matrix, how Reduction, s Segments, weights []float32, 
 	}
 }
 
-// checkHow checks that the reduction allows the weights, and that they fit the edges.
+// checkHow checks that the reduction allows weights, if they are given, and that there is a weight
+// for each edge.
 func checkHow(how Reduction, s Segments, weights []float32) {
 	if how < ReduceMean || how > ReduceMax || weights != nil && how != ReduceSum {
 		panic(fmt.Sprintf("compute: SegmentRows: %v with %d weights; it is a mean, a sum or a "+
@@ -213,8 +216,8 @@ func checkHow(how Reduction, s Segments, weights []float32) {
 	}
 }
 
-// CheckSliceRows checks the arguments of SliceRows, except that each Host must itself check the
-// range of ids.
+// CheckSliceRows checks the arguments of SliceRows. It does not check the range of ids; each Host
+// must do so.
 func CheckSliceRows(dst []byte, rowBytes int, ids []int32) {
 	CheckLengths("SliceRows", len(dst), rowBytes*len(ids))
 }

@@ -2,35 +2,36 @@ package compute
 
 import "fmt"
 
-// LinearKernels are matrix products, biases, and their gradients. On a device with PairKernels w
-// may be of bfloat16 too.
+// LinearKernels are matrix products, biases, and their gradients. On a device with PairKernels,
+// weights w may also be of bfloat16.
 type LinearKernels interface {
-	// MatMul sets y = x wᵀ or, if add is set, y += x wᵀ. y [R,O], x [R,F] of float32 or bfloat16, w
-	// [O,F].
+	// MatMul sets y = x wᵀ. If add is true, it adds x wᵀ to y instead. Shapes: y [R,O], x [R,F] of
+	// float32 or bfloat16, w [O,F].
 	MatMul(y, x, w Matrix, add bool)
-	// MatMulInput sets dx = dy w or, if add is set, dx += dy w. dx [R,F], dy [R,O] of float32 or
-	// bfloat16, w [O,F].
+	// MatMulInput sets dx = dy w. If add is true, it adds dy w to dx instead. Shapes: dx [R,F], dy
+	// [R,O] of float32 or bfloat16, w [O,F].
 	MatMulInput(dx, dy, w Matrix, add bool)
-	// MatMulWeights sets dw = dyᵀ x. Rows are summed in chunks, except on a GPU. dw [O,F], dy [R,O]
-	// and x [R,F] of float32 or bfloat16.
+	// MatMulWeights sets dw = dyᵀ x. Rows are summed in chunks, except on a GPU. Shapes: dw [O,F],
+	// dy [R,O] and x [R,F], both of float32 or bfloat16.
 	MatMulWeights(dw, dy, x Matrix)
 
 	// AddBias adds b [O] to every row of y [R,O].
 	AddBias(y Matrix, b []float32)
-	// ColumnSum sets db [O] to the sum of the rows of dy [R,O], in chunks.
+	// ColumnSum sets db [O] to the sum of the rows of dy [R,O], which are summed in chunks.
 	ColumnSum(db []float32, dy Matrix)
 
-	// AddScaled sets y = z + (1+scale[0]) x. y, z, x [R,O] of float32 or bfloat16, scale [1]. y may
-	// be z.
+	// AddScaled sets y = z + (1+scale[0]) x. Shapes: y, z and x [R,O], of float32 or bfloat16,
+	// scale [1]. The matrix y may be z.
 	AddScaled(y, z, x Matrix, scale []float32)
-	// CopyColumns copies columns [from, from+n) of x to columns [at, at+n) of y or, if add is set,
-	// adds them. y and x have R rows; x may be of float32 or bfloat16.
+	// CopyColumns copies columns [from, from+n) of x to columns [at, at+n) of y. If add is true, it
+	// adds them to these columns instead. Both matrices have R rows; x may be of float32 or
+	// bfloat16.
 	CopyColumns(y Matrix, at int, x Matrix, from, n int, add bool)
-	// Transpose sets y = xᵀ. y [O,R], x [R,O].
+	// Transpose sets y = xᵀ. Shapes: y [O,R], x [R,O].
 	Transpose(y, x Matrix)
-	// Dot sets sum[0] to the sum of x[r,j]*y[r,j]. It sums each column over the rows in chunks,
-	// then the columns. The result may be incomplete before Device.Settle. x [R,O], y [R,O] of
-	// float32 or bfloat16, sum [1].
+	// Dot sets sum[0] to the sum of x[r,j]*y[r,j]. It first sums each column over the rows, in
+	// chunks, and then adds the columns. The result may be incomplete before Device.Settle. Shapes:
+	// x [R,O], y [R,O] of float32 or bfloat16, sum [1].
 	Dot(sum []float32, x, y Matrix)
 }
 
@@ -55,8 +56,8 @@ func CheckMatMulWeights(dw, dy, x Matrix) Call {
 		Flops: productFlops(dy, x)}
 }
 
-// productFlops returns the multiplications and additions of y [R,O] = x [R,F] times w, or of one of
-// its gradients.
+// productFlops returns the number of multiplications and additions in the product y [R,O] of x
+// [R,F] and weights. The gradients of the product have the same number.
 func productFlops(y, x Matrix) int { return 2 * x.Rows * x.Cols * y.Cols }
 
 // CheckAddBias checks the arguments of AddBias.

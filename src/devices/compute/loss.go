@@ -5,34 +5,35 @@ import (
 	"math"
 )
 
-// LossKernels are losses with their gradients. They return when the result is on the host.
+// LossKernels are losses with their gradients. Their methods return when the result is on the host.
 type LossKernels interface {
 	// SoftmaxCrossEntropy returns the sum of the loss over rows, times scale. It also returns the
-	// number of rows in which the label has the largest logit; of equal logits the first counts as
-	// the largest. Unless dlogits.Data is nil, it sets dlogits to the gradient of the returned
-	// loss. labels[i] must be in [0,C).
+	// number of rows in which the label has the largest logit. If several logits are equally large,
+	// the first counts as the largest. Unless dlogits.Data is nil, it sets dlogits to the gradient
+	// of the returned loss. labels[i] must be in [0,C).
 	SoftmaxCrossEntropy(dlogits, logits Matrix, labels []int32, scale float32) (loss float64,
 		correct int)
 	// SigmoidBCE is the loss for vertices with several labels: the sum of the binary cross-entropy
-	// over all elements, times scale. targets [R*C] must be 0 or 1. counts are the numbers of true
-	// positives, false positives and false negatives, where logit > 0 predicts 1; micro-F1 is
-	// computed from them.
+	// over all elements, times scale. The targets [R*C] must be 0 or 1. The result counts has the
+	// numbers of true positives, false positives and false negatives, from which micro-F1 is
+	// computed. A logit above 0 predicts 1.
 	SigmoidBCE(dlogits, logits Matrix, targets []uint8, scale float32) (loss float64, counts [3]int)
 }
 
-// QueuedLoss has the device memory for a loss that the host does not wait for. There is memory for
-// the result and, if the result is not finite, for the places of the first numbers that are not
-// finite.
+// QueuedLoss has the device memory for a loss that the host does not wait for. It has memory for
+// the result. If the result is not finite, it also gets the places of the first numbers that are
+// not finite.
 type QueuedLoss struct {
-	// Head [4+len(Extras)] receives the loss times scale and three counts. For SoftmaxCrossEntropy
-	// the first count is the number of right rows. The other two are both the number of wrong rows.
-	// Then come the Extras, numbers from the host.
+	// Head [4+len(Extras)] gets the loss times scale, followed by three counts and by the Extras,
+	// which are numbers from the host. For SoftmaxCrossEntropy, the first count is the number of
+	// rows that are predicted right, and the two others are both the number of rows that are
+	// predicted wrong.
 	Head, Extras []float32
 
-	// Suspects are the arrays that are searched if the loss is not finite, at most MostSuspects,
-	// with their content when the kernel runs. Places [PlacesLen] receives what is found. Later
-	// losses do not change it. If Skipped [1], which is also in the Bound of the updates, is not 0,
-	// nothing is searched: the first bad loss was then in an earlier step, here or on another rank.
+	// If the loss is not finite, the device searches the arrays in Suspects, which are at most
+	// MostSuspects. It writes the places that it finds to Places [PlacesLen]; later losses do not
+	// change these. Skipped [1] is also in the Bound of the updates. If it is not 0, a loss was not
+	// finite in an earlier step, on this or another rank, and nothing is searched.
 	Suspects []Suspect
 	Places   []float32
 	Skipped  []float32
@@ -46,21 +47,22 @@ const (
 	PlacesLen    = 1 + 2*MostSuspects
 )
 
-// Suspect is a matrix in device memory whose numbers may have stopped being finite. Vertices, a
-// host array, has the vertices of its first rows.
+// Suspect is a matrix in device memory that may have numbers that are not finite. Vertices is a
+// host array with the vertices of the first rows of the matrix.
 type Suspect struct {
 	X        Matrix
 	Vertices []int32
 }
 
-// Place reads a copy of QueuedLoss.Places on the host. For suspect k it returns the first row with
-// a number that is not finite, or -1, and the vertex of this row, or -1 if it is not known.
+// Place reads a copy of QueuedLoss.Places on the host. For suspect k it returns the first row that
+// has a number that is not finite, and the vertex of this row. Row -1 means that there is no such
+// row, and vertex -1 that the vertex is not known.
 func Place(places []float32, k int) (row, vertex int) {
 	of := places[1+2*k:]
 	return int(math.Float32bits(of[0])) - 1, int(math.Float32bits(of[1])) - 1
 }
 
-// AnyPlace reports whether a loss was not finite, so that the suspects were searched.
+// AnyPlace reports whether a loss was not finite, so that the device has searched the suspects.
 func AnyPlace(places []float32) bool { return math.Float32bits(places[0]) != 0 }
 
 // CheckQueuedLoss checks the arrays of a QueuedLoss.
@@ -102,7 +104,7 @@ func CheckSigmoidBCE(dlogits, logits Matrix, targets []uint8) Call {
 	return Call{Kernel: kernel, Bytes: logits.bytes() + floatBytes*len(dlogits.Data) + len(targets)}
 }
 
-// checkLoss checks that the gradient of a loss, if present, has the shape of the logits.
+// checkLoss checks that the gradient of a loss has the shape of the logits, unless it is absent.
 func checkLoss(kernel string, dlogits, logits Matrix) {
 	if dlogits.Data == nil {
 		checkRows(kernel, logits)

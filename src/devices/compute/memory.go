@@ -6,8 +6,8 @@ import (
 	"halognn/src/base/mem"
 )
 
-// HostMemory implements some methods of a Device for devices that use host memory, outside the Go
-// heap, and whose kernels are complete when they return.
+// HostMemory implements some methods of a Device. It is for devices whose memory is host memory
+// outside the Go heap, and whose kernels are complete when they return.
 type HostMemory struct{}
 
 // Alloc implements Device.

@@ -1,27 +1,29 @@
 package compute
 
-// NormKernels are normalisations, each with an epilogue, and their gradients. y may be of bfloat16
-// if Epilogue.Rounded is set.
+// NormKernels are normalisations, each with an epilogue, and their gradients. An output y may be of
+// bfloat16 if Epilogue.Rounded is set.
 type NormKernels interface {
-	// LayerNorm sets y = epilogue((x-mean)/sqrt(variance+eps)*gamma+beta) by rows, with the biased
-	// variance. It writes mean and rstd [R], which LayerNormBackward reads. y may be x only if
-	// LayerNormBackward is not called.
+	// LayerNorm sets y = epilogue((x-mean)/sqrt(variance+eps)*gamma+beta) with the mean and the
+	// biased variance of each row. It writes mean and rstd [R], which LayerNormBackward reads. The
+	// matrix y may be x only if LayerNormBackward is not called.
 	LayerNorm(y, x Matrix, gamma, beta, mean, rstd []float32, eps float32, epilogue Epilogue)
-	// LayerNormBackward backpropagates dy, the gradient with respect to y, through the epilogue: in
-	// place if dy is of float32; a dy of bfloat16 is not changed. From the result it computes dx,
-	// dgamma and dbeta. dgamma and dbeta are summed over rows in chunks. dx may be dy, or x.
+	// LayerNormBackward backpropagates dy, the gradient with respect to y, through the epilogue. It
+	// does so in place if dy is of float32; a dy of bfloat16 is not changed. From the
+	// backpropagated dy it computes dx, and dgamma and dbeta, which are summed over rows in chunks.
+	// The matrix dx may be dy or x.
 	LayerNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean, rstd []float32,
 		y Matrix, epilogue Epilogue)
 
 	// ColumnMoments computes the mean [C] and the biased variance [C] of the columns of x, both
-	// summed over rows in chunks. Without rows they are 0.
+	// summed over rows in chunks. If there are no rows, they are 0.
 	ColumnMoments(mean, variance []float32, x Matrix)
-	// BatchNorm sets y = epilogue((x-mean)/sqrt(variance+eps)*gamma+beta) by columns. y may be x.
+	// BatchNorm sets y = epilogue((x-mean)/sqrt(variance+eps)*gamma+beta) with the given mean and
+	// variance of each column. The matrix y may be x.
 	BatchNorm(y, x Matrix, gamma, beta, mean, variance []float32, eps float32, epilogue Epilogue)
-	// BatchNormBackward backpropagates dy, the gradient with respect to y, through the epilogue: in
-	// place if dy is of float32; a dy of bfloat16 is not changed. From the result it computes dx,
-	// dgamma and dbeta. mean and variance must be those of x. dgamma and dbeta are summed over rows
-	// in chunks. dx may be dy, or x.
+	// BatchNormBackward backpropagates dy, the gradient with respect to y, through the epilogue. It
+	// does so in place if dy is of float32; a dy of bfloat16 is not changed. From the
+	// backpropagated dy it computes dx, and dgamma and dbeta, which are summed over rows in chunks.
+	// The arguments mean and variance must be the moments of x. The matrix dx may be dy or x.
 	BatchNormBackward(dx Matrix, dgamma, dbeta []float32, dy, x Matrix, gamma, mean,
 		variance []float32, eps float32, y Matrix, epilogue Epilogue)
 }

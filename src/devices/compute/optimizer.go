@@ -7,7 +7,7 @@ import (
 
 // OptimizerKernels update parameters.
 type OptimizerKernels interface {
-	// Adam updates p and the moments m and v with the gradient g. All have the same length.
+	// Adam updates p and the moments m and v with the gradient g. All four have the same length.
 	Adam(p, g, m, v []float32, o AdamOptions)
 	// SGD updates p and the momentum buffer buf with the gradient g.
 	SGD(p, g, buf []float32, o SGDOptions)
@@ -18,15 +18,15 @@ type OptimizerKernels interface {
 type AdamOptions struct {
 	LR, Beta1, Beta2, Eps, WeightDecay float64
 
-	// Decoupled selects AdamW: first p *= 1 - LR*WeightDecay. Otherwise the weight decay is added
-	// to the gradient.
+	// If Decoupled is set, the update is AdamW: it begins with p *= 1 - LR*WeightDecay. Otherwise
+	// WeightDecay*p is added to the gradient.
 	Decoupled bool
 	Step      int
 
 	Within Bound
 }
 
-// SGDOptions are the settings of one SGD update. At step 1 the momentum buffer becomes the
+// SGDOptions are the settings of one SGD update. In step 1 the momentum buffer is set to the
 // gradient.
 type SGDOptions struct {
 	LR, Momentum, WeightDecay float64
@@ -35,18 +35,19 @@ type SGDOptions struct {
 	Within Bound
 }
 
-// Bound is for updates with gradients whose loss the host has not read. An update is made only if
-// the loss of this step and of all steps before was finite and at most Limit. The zero Bound allows
-// all updates. Only accelerators need it, because only they queue steps. Other devices obey it too,
-// so that computetest can compare all devices.
+// Bound is for updates of steps whose loss the host has not read. The device makes an update only
+// if the loss of this step, and of all earlier steps, is finite and at most Limit. The zero Bound
+// allows all updates. Only an Accelerator needs a Bound, because only an Accelerator queues steps.
+// Other devices support it too, so that computetest can compare all devices.
 type Bound struct {
-	Loss    []float32 // [1] loss of the step; nil if there is no bound
-	Skipped []float32 // [1] not 0 after a skipped update; all later updates are then skipped too
+	Loss []float32 // [1] loss of the step; nil if there is no bound
+	// [1] not 0 after an update was skipped; all later updates are then skipped too
+	Skipped []float32
 	Limit   float64
 }
 
-// Allows reports whether an update is made. If not, it sets Skipped. It is for devices that use
-// host memory.
+// Allows reports whether an update is made. If not, it sets Skipped. Only devices that use host
+// memory call it.
 func (b *Bound) Allows() bool {
 	if b.Loss == nil {
 		return true
@@ -64,15 +65,15 @@ func CheckAdam(p, g, m, v []float32) Call {
 	return Call{Kernel: "Adam", Bytes: 7 * floatBytes * len(p), Update: true}
 }
 
-// RowGradients are the gradients of some rows. The gradient of row Rows[i] is the sum of the rows
-// Indices[k] of Gradients, for k from Indptr[i] to Indptr[i+1]-1, in this order. Every row has at
-// least one gradient. No row is listed twice.
+// RowGradients are the gradients of some rows. The gradient of row Rows[i] is a sum of rows of
+// Gradients. These are the rows Indices[k] for k from Indptr[i] to Indptr[i+1]-1, added in this
+// order. Every row in Rows has at least one gradient, and is listed only once.
 type RowGradients struct {
 	Rows, Indptr, Indices []int32
 	Gradients             Matrix
 }
 
-// Part returns the gradients of Rows[lo:hi].
+// Part returns the gradients of the rows Rows[lo:hi].
 func (g RowGradients) Part(lo, hi int) RowGradients {
 	g.Rows, g.Indptr = g.Rows[lo:hi], g.Indptr[lo:hi+1]
 	return g

@@ -2,26 +2,28 @@ package compute
 
 import "fmt"
 
-// PairKernels are kernels on pairs: a pair [R,2F] has the rows of two matrices [R,F] side by side.
-// Where a layer multiplies two matrices by weights of one shape, the pair of the matrices times the
-// pair of the weights is the sum of both products, made in one; so are both gradients.
+// PairKernels are kernels on pairs. A pair [R,2F] has the rows of two matrices [R,F] side by side.
+// If a layer multiplies two matrices by weights of the same shape and adds the results, a single
+// product of the pair of matrices and the pair of weights gives this sum. A gradient of the pair
+// also takes a single product.
 type PairKernels interface {
-	// Join makes pairs, each rounded to its type.
+	// Join makes pairs. It rounds the numbers of a pair to its type.
 	Join(all ...Joining)
-	// Part sets a and b to the halves of pair, all of float32. They are complete after Device.Settle;
-	// until then pair must not change.
+	// Part sets a to the left half of pair, and b to the right half. All three are of float32. The
+	// halves are complete after Device.Settle; until then pair must not change.
 	Part(a, b, pair Matrix)
-	// SegmentJoined sets pair = [h[d] | what how makes of segment d], by the definitions of
-	// SegmentMean, SegmentSum and SegmentMax.
+	// SegmentJoined sets row d of pair to row d of h and, beside it, the reduction of segment d.
+	// The argument how says which reduction; SegmentMean, SegmentSum and SegmentMax define them.
 	SegmentJoined(pair, arg Matrix, how Reduction, s Segments, weights []float32, h Matrix)
-	// SegmentJoinedBackward sets dh to the gradient of h: the gradient of the reduction, for the
-	// second half of dpair, plus the first half. dh is of either type, dpair of float32. The weights
-	// are those of the transposed segments.
+	// SegmentJoinedBackward sets dh to the gradient of h. This is the gradient of the reduction,
+	// computed from the right half of dpair, plus the left half of dpair. The matrix dh may be of
+	// float32 or bfloat16; dpair is of float32. The argument weights has the weights of the
+	// transposed segments.
 	SegmentJoinedBackward(dh Matrix, how Reduction, forward, transposed Segments,
 		weights []float32, arg, dpair Matrix, rounded bool)
 }
 
-// Joining is Pair = [A | B], of either type each.
+// Joining says that Pair becomes [A | B]. Each of the three may be of float32 or bfloat16.
 type Joining struct{ Pair, A, B Matrix }
 
 // CheckJoin checks the arguments of Join.
@@ -43,7 +45,7 @@ func CheckPart(a, b, pair Matrix) Call {
 	return Call{Kernel: "Part", Bytes: 2 * pair.bytes()}
 }
 
-// checkPair panics unless pair is as large as two matrices like m.
+// checkPair panics unless pair has the rows of m and twice the columns of m.
 func checkPair(kernel string, pair, m Matrix) {
 	if !pair.stored() || pair.Rows != m.Rows || pair.Cols != 2*m.Cols {
 		panic(fmt.Sprintf("compute: %s: %v is no pair of matrices like %v", kernel, pair, m))
@@ -89,7 +91,8 @@ func CheckSegmentJoinedBackward(dh Matrix, how Reduction, forward, transposed Se
 	}
 	gathered := floatBytes * len(transposed.Indices) * dh.Cols
 	if how == ReduceMean {
-		gathered += 16 * len(transposed.Indices) // for the degree of an edge's destination
+		// for reading the degree of each edge's destination
+		gathered += 16 * len(transposed.Indices)
 	}
 	c := Completion{Rounded: rounded}
 	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() + floatBytes*len(weights) +

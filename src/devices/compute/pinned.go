@@ -2,40 +2,42 @@ package compute
 
 import "math"
 
-// Alignment is the alignment, in bytes, of a minibatch's arrays in pinned memory. It is enough for
+// Alignment is the alignment, in bytes, of a minibatch's arrays in pinned memory. It suffices for
 // fast matrix products and loads of 16 bytes.
 const Alignment = 256
 
-// Growth bounds the inputs of all minibatches, as multiples of the inputs of one of them: the rows
-// of the input layer's destinations and of its sources, the labels, and the arrays of each hop. The
-// zero value means that no bound is known. Alone is set if no rows come from other ranks.
+// Growth says how much larger the inputs of any minibatch can be than those of a given one. The
+// factors are for the rows of the input layer's destinations, the rows of its sources, the labels,
+// and the arrays of each hop. The zero value means that no bound is known. Alone is set if no rows
+// come from other ranks.
 type Growth struct {
 	Destinations, Sources, Labels float64
 	Hops                          []float64
 	Alone                         bool
-	// For minibatches that a device draws, used instead of Destinations, Sources and Hops: the
-	// largest number of rows that are sent. It is no multiple, because the minibatch at hand may
-	// send none.
+	// The largest number of rows that are sent for a minibatch that the device draws. For such
+	// minibatches it is used instead of Destinations, Sources and Hops. It is not a factor, because
+	// the given minibatch may send no rows.
 	Missing int
 }
 
-// HopEnd is where the arrays of a hop end in Inputs.
+// HopEnd has the lengths of Segments, Weights and Vertices of Inputs up to the end of a hop.
 type HopEnd struct{ Segments, Weights, Vertices int }
 
 // RowsAt says where the device reads the rows of the input layer.
 type RowsAt int
 
 const (
-	// The host sends rows, or results that it computes from them, whichever take fewer bytes.
+	// The host sends rows or results that it computes from rows, whichever have fewer bytes.
 	RowsAnywhere RowsAt = iota
-	// The same, but the host computes nothing from rows that the device has mapped.
+	// The same as RowsAnywhere, but for rows that the device has mapped the host computes no
+	// results.
 	RowsInPlace
 	RowsOnDevice // all rows are in device memory
 )
 
-// PinnedRoom returns the bytes of pinned memory that are enough for the inputs of any minibatch,
-// but at most limit. It multiplies the sizes of the arrays of in by the factors in g. If g gives no
-// bound, it returns 0.
+// PinnedRoom returns how many bytes of pinned memory suffice for the inputs of any minibatch. It
+// returns at most limit. It multiplies the sizes of the arrays of in by the factors in g. If g is
+// the zero value, it returns 0.
 func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, limit int) int {
 	if g.Labels == 0 {
 		return 0
@@ -61,15 +63,15 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, limit int) in
 		from = end
 	}
 
-	// The variable results is the size of the results that the host computes from rows. The
-	// variable operands is the size of the rows from which the device computes the same results.
+	// The variable results has the bytes of the results that the host computes from rows. The
+	// variable operands has the bytes of the rows from which the device computes the same results.
 	width := float64(in.Rows.Cols * stored.Size())
 	destinations := g.Destinations * float64(in.Destinations)
 	sources := g.Sources * float64(len(in.Rows.Of))
 	if in.Drawing != nil && at != RowsOnDevice {
 		sources = float64(g.Missing)
 	}
-	// Bytes of references and addresses.
+	// bytes of references and addresses
 	results, operands := 0.0, 16*sources+float64(4*len(in.Rows.Scale))
 	if at != RowsOnDevice {
 		operands += sources * float64(in.Rows.RowBytes())
@@ -92,9 +94,9 @@ func (in *Inputs) PinnedRoom(g Growth, stored Elements, at RowsAt, limit int) in
 	} else {
 		room += min(results, operands)
 	}
-	// Each array is aligned. For rows there are up to ofRows arrays: own rows, reduced rows and all
-	// rows, or references, addresses, pointers, indices, weights, counts, scales and the rows
-	// themselves.
+	// Each array is aligned. There are up to ofRows arrays for rows. They are own rows, reduced
+	// rows and all rows, if the host makes these. Otherwise they are references, addresses,
+	// pointers, indices, weights, counts, scales and the rows themselves.
 	const ofRows = 8
 	return int(min(math.Ceil(room)+float64((arrays+ofRows)*Alignment), float64(limit)))
 }

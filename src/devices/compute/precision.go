@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Precision is the precision of the factors of matrix products, and of rows that are stored already
-// rounded as factors (Stored). With every precision, products are summed in float32. Everything
-// else (weights, optimiser state, sums over edges and rows, norms, losses) is float32 too.
+// Precision is the precision of the factors of matrix products, and of rows that are stored in the
+// rounded form (Stored). With every precision, products are summed in float32. All other numbers
+// (weights, optimiser state, sums over edges and rows, norms, losses) are float32 too.
 type Precision string
 
 const (
-	// PrecisionFloat32 multiplies the factors without rounding.
+	// PrecisionFloat32 does not round factors.
 	PrecisionFloat32 Precision = "float32"
-	// PrecisionBF16 rounds every factor to bfloat16 first: 8 bits of significand, and the range of
-	// float32.
+	// PrecisionBF16 rounds every factor to bfloat16, which has 8 bits of significand and the range
+	// of float32.
 	PrecisionBF16 Precision = "bf16"
-	// PrecisionTF32 rounds every factor to what NVIDIA calls TF32: 11 bits of significand, and the
-	// range of float32. Tensor cores get unrounded factors and may cut off the other bits instead
-	// of rounding.
+	// PrecisionTF32 rounds every factor to NVIDIA's TF32, which has 11 bits of significand and the
+	// range of float32. Tensor cores get factors that are not rounded, and may cut low bits off
+	// instead of rounding.
 	PrecisionTF32 Precision = "tf32"
 )
 
@@ -28,9 +28,9 @@ type precision struct {
 	dropped, bytes int
 }
 
-// precisions has, for each precision, the number of low bits of a float32 that rounding drops. The
-// last number is the bytes of a rounded factor on a GPU, or 0 if the GPU multiplies the factors
-// without rounded copies.
+// precisions has a row for each precision. The first number is the number of low bits of a float32
+// that rounding drops. The second is the bytes of an element in a rounded copy of a factor on a
+// GPU, or 0 if the GPU makes no rounded copies.
 var precisions = []precision{{PrecisionFloat32, 0, 0}, {PrecisionBF16, 16, 2},
 	{PrecisionTF32, 13, 0}}
 
@@ -43,7 +43,7 @@ func Precisions() string {
 	return strings.Join(all, ", ")
 }
 
-// find returns the row of p in precisions, and whether there is one.
+// find returns the row of p in precisions. If there is none, known is false.
 func (p Precision) find() (q precision, known bool) {
 	if i := slices.IndexFunc(precisions, func(q precision) bool { return q.of == p }); i >= 0 {
 		return precisions[i], true
@@ -71,7 +71,8 @@ func (p Precision) FactorBytes() int {
 	return q.bytes
 }
 
-// Round rounds x to the nearest number of precision p, ties to even. NaN stays NaN.
+// Round rounds x to the nearest number of precision p, and to the even one if two are equally near.
+// A NaN stays a NaN.
 func (p Precision) Round(x float32) float32 {
 	n := p.Dropped()
 	if n == 0 {
@@ -79,7 +80,8 @@ func (p Precision) Round(x float32) float32 {
 	}
 	bits, low := math.Float32bits(x), uint32(1)<<n-1
 	if x != x {
-		bits |= 0x400000 // a NaN stays a NaN even if its only bits are among the dropped ones
+		// without this, a NaN whose set bits are all dropped would become an infinity
+		bits |= 0x400000
 	} else {
 		bits += low/2 + bits>>n&1
 	}

@@ -2,67 +2,73 @@ package compute
 
 import "fmt"
 
-// Segments is a sampled bipartite graph in CSC over destinations, as graph.Block holds it. Segment
-// d is Indices[Indptr[d]:Indptr[d+1]]. Each index is a row of the input matrix.
+// Segments is a sampled bipartite graph in CSC form, as in graph.Block. There is a segment for each
+// destination. Segment d is Indices[Indptr[d]:Indptr[d+1]]. Each index is the number of a row of
+// the input matrix.
 //
-// A segment of an input layer may consist of groups (Host.SegmentRows, Inputs.Input). A negative
-// index ^i also means row i, and begins a group.
+// A segment of an input layer may consist of groups (Host.SegmentRows, Inputs.Input). A group
+// begins with a negative index ^i, which means row i.
 type Segments struct {
 	Indptr  []int64 // [D+1]
 	Indices []int32 // [E]
 
-	// Counts [D] is used if sums of groups replace rows. It has the number by which the mean of
-	// each segment divides. If nil, a mean divides by the number of indices in the segment.
+	// Counts [D] has the number by which the mean of each segment divides. It is given if sums of
+	// groups replace rows. If it is nil, a mean divides by the number of indices in the segment.
 	Counts []int32
 
-	// Edges [E] is used in a transpose. It has the position of each edge in the forward segments.
-	// Only kernels with arrays of edges read it. It may be nil if no such kernel is called.
+	// Edges [E] is for transposed segments. It has the position of each edge in the forward
+	// segments. Only kernels with arrays of edges read it, so it may be nil if no such kernel is
+	// called.
 	Edges []int32
 
-	// If Above is not 0, a Drawing has made the arrays. They then lie in device memory, which the
-	// host cannot read, and all indices are known to be below Above.
+	// If Above is not 0, a Drawing has made the arrays. They are in device memory, which the host
+	// cannot read, and all indices are below Above.
 	Above int32
 }
 
-// SourceOf returns the row that an index refers to, whether or not it begins a group.
+// SourceOf returns the row to which an index refers. It accepts indices that begin a group, and
+// others.
 func SourceOf(index int32) int32 { return index ^ index>>31 }
 
 // Len returns the number of segments, D.
 func (s Segments) Len() int { return len(s.Indptr) - 1 }
 
-// bytes returns the bytes of Indptr and Indices. Edges does not count, because few kernels read it.
+// bytes returns the bytes of Indptr and Indices. It leaves out Edges, because few kernels read it.
 func (s Segments) bytes() int { return 8*len(s.Indptr) + 4*len(s.Indices) }
 
 // SegmentKernels are reductions of rows over the segments of a block, and their gradients. The rows
 // h that are reduced, the rows Completion.Own, and the results of a reduction may be of float32 or
 // bfloat16.
 type SegmentKernels interface {
-	// SegmentMean sets out[d] to the mean of h[i] over the indices i in segment d. For an empty
-	// segment it is zero.
+	// SegmentMean sets out[d] to the mean of h[i] over the indices i in segment d. The mean of an
+	// empty segment is zero.
 	SegmentMean(out Matrix, s Segments, h Matrix)
-	// SegmentMeanBackward is the gradient of SegmentMean. It sets dh[s] to the sum over t in
-	// transposed segment s of dout[t] / degree(t), and then completes dh as c says. transposed is
-	// the transpose of the forward segments, and degree(t) = forward.Indptr[t+1] -
-	// forward.Indptr[t]. The division is a multiplication by the float32 reciprocal. dh may be of
-	// float32 or bfloat16. If it has more rows than transposed has segments, the further rows
-	// become zero.
+	// SegmentMeanBackward is the gradient of SegmentMean. It sets dh[s] to the sum of dout[t] /
+	// degree(t) over the destinations t in transposed segment s, and then completes dh as c says.
+	// The argument transposed is the transpose of the forward segments, and degree(t) =
+	// forward.Indptr[t+1] - forward.Indptr[t]. The division is a multiplication by the float32
+	// reciprocal. The matrix dh may be of float32 or bfloat16. If it has more rows than transposed
+	// has segments, the further rows are set to zero.
 	SegmentMeanBackward(dh Matrix, forward, transposed Segments, dout Matrix, c Completion)
-	// SegmentSum sets out[d] to the sum over the edges e in segment d of weights[e]*h[i], where i =
-	// s.Indices[e]. If add is set, it adds this sum to out[d], after the sum is complete. weights
-	// [E] is in host memory. If nil, all weights are 1.
+	// SegmentSum sets out[d] to the sum of weights[e]*h[i] over the edges e in segment d, where i =
+	// s.Indices[e]. If add is true, it computes this sum and then adds it to out[d]. The array
+	// weights [E] is in host memory. If it is nil, all weights are 1.
 	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
-	// SegmentSumCompleted is SegmentSum without add, and then completes out as c says. Over the
-	// transposed segments, with the weights in their order, it computes the gradient of SegmentSum.
+	// SegmentSumCompleted does what SegmentSum does without add, and then completes out as c says.
+	// If it gets the transposed segments, and the weights in the order of these, it computes the
+	// gradient of SegmentSum.
 	SegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix, c Completion)
 	// SegmentMax sets out[d,j] to the largest h[i,j] over the indices i in segment d. For an empty
-	// segment it is zero. A NaN counts as larger than every number. arg [D,C] gets, as the bits of
-	// an int32, the row i with the largest number; of equal numbers, the one with the segment's
-	// first edge. For an empty segment it gets -1. arg is the zero Matrix if no backward follows.
+	// segment, out[d,j] is zero. A NaN counts as larger than every number. The element arg[d,j]
+	// gets the row i that has the largest number, as the bits of an int32. If several rows have it,
+	// this is the one whose edge comes first in the segment. For an empty segment it is -1. If no
+	// backward follows, arg is the zero Matrix.
 	SegmentMax(out, arg Matrix, s Segments, h Matrix)
 	// SegmentMaxBackward is the gradient of SegmentMax. It sets dh[s,j] to the sum of dout[t,j]
 	// over the destinations t in transposed segment s for which arg[t,j] == s, and then completes
-	// dh as c says. A destination counts once even if two edges join it to s. dh may be of float32
-	// or bfloat16. If it has more rows than edges refer to, the further rows become zero.
+	// dh as c says. A destination counts once even if two edges lead to it from s. The matrix dh
+	// may be of float32 or bfloat16. If it has more rows than edges refer to, the further rows are
+	// set to zero.
 	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c Completion)
 }
 
@@ -105,8 +111,8 @@ func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bo
 		out.bytesWritten(add)}
 }
 
-// SegmentSumCompletedInParts defines what SegmentSumCompleted computes for float32, with a kernel
-// for each step.
+// SegmentSumCompletedInParts defines what SegmentSumCompleted computes for float32. It calls a
+// kernel for each step.
 func SegmentSumCompletedInParts(k Kernels, out Matrix, s Segments, weights []float32, h Matrix,
 	c Completion) {
 	k.SegmentSum(out, s, weights, h, false)
@@ -143,13 +149,13 @@ func CheckSegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c
 		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dout %v", kernel, dh,
 			transposed.Len(), dout))
 	}
-	// Bytes that are read from arg and from dout, for each edge.
+	// bytes that are read from arg and from dout for each edge
 	gathered := 2 * floatBytes * len(transposed.Indices) * dh.Cols
 	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() +
 		c.check(kernel, dh.RowsAt(0, transposed.Len())) + dh.bytes()}
 }
 
-// gatherBytes returns the bytes that move if a row of h is read for each edge.
+// gatherBytes returns the bytes that are moved if a row of h is read for each edge.
 func (s Segments) gatherBytes(h Matrix) int {
 	return h.Elements().Size()*len(s.Indices)*h.Cols + s.bytes()
 }
@@ -159,7 +165,7 @@ func checkReduction(kernel string, out Matrix, s Segments) {
 	checkRows(kernel, out, s.Len())
 }
 
-// checkStoredReduction is checkReduction for a matrix of float32 or bfloat16.
+// checkStoredReduction does what checkReduction does, for a matrix of float32 or bfloat16.
 func checkStoredReduction(kernel string, out Matrix, s Segments) {
 	checkSegments(kernel, s)
 	if !out.stored() || out.Rows != s.Len() {
@@ -168,8 +174,8 @@ func checkStoredReduction(kernel string, out Matrix, s Segments) {
 	}
 }
 
-// checkSegments panics unless every segment lies within Indices. It does not check the range of the
-// indices: the kernel does this, because it reads them anyway.
+// checkSegments panics unless every segment lies within Indices. The kernel itself checks the range
+// of the indices, because it reads them anyway.
 func checkSegments(kernel string, s Segments) {
 	if len(s.Indptr) == 0 {
 		panic(fmt.Sprintf("compute: %s: Indptr is empty; without segments it must be [0]",

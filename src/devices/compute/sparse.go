@@ -8,35 +8,37 @@ import (
 	"halognn/src/base/mem"
 )
 
-// SparseMatrix holds only those entries of a matrix that are not 0: row by row and, for gradients,
-// again column by column. Its product with w, and the gradient of w, are sums over segments
-// (SegmentKernels.SegmentSum):
+// SparseMatrix has only those entries of a matrix that are not 0. They are stored row by row and,
+// for gradients, a second time column by column. Its product with w, and the gradient of w, are
+// sums over segments (SegmentKernels.SegmentSum):
 //
 //	y  = x wᵀ     SegmentSum(y, x.Entries, x.Values, wᵀ, false)          y [R,O], x [R,F], wᵀ [F,O]
 //	dw = dyᵀ x    SegmentSum(dwᵀ, x.Transposed, x.TransposedValues, dy, false)
 //
-// So each row of y, and each row of dwᵀ, is a sum in the order of its entries.
+// So a row of y is a sum in the order of the entries of the row of x. A row of dwᵀ is a sum in the
+// order of the entries of the column of x.
 type SparseMatrix struct {
 	Rows, Cols int
 	Entries    Segments // segment r has the columns of row r's entries
 	Values     []float32
-	// Segment c has the rows of column c's entries; empty without a backward.
+	// Segment c has the rows of the entries in column c. It is empty if no backward follows.
 	Transposed       Segments
 	TransposedValues []float32
 }
 
-// SparseMaker makes sparse matrices from sparse rows. It owns the arrays of these matrices and
-// reuses them for the next ones. Free frees them. One goroutine at a time may use it.
+// SparseMaker makes sparse matrices from sparse rows. It owns the arrays of these matrices, and the
+// next matrices use them again. Free frees the arrays. One goroutine at a time may use a
+// SparseMaker.
 type SparseMaker struct {
 	own, reduced SparseMatrix
 	sum          []float32 // [F]
-	in           []int32   // [F] 1 + the last segment that has an entry in the column
+	in           []int32   // rows that Dense has made
 	dense        []float32
-	of           []RowRef // references of the rows that Dense makes
+	of           []RowRef // references to the rows that Dense has made
 }
 
-// entries returns the entries of row i as numbers. The result width is how many numbers an entry
-// has: its column and, for type Sparse, the bits of its value.
+// entries returns the entries of row i as a slice of numbers. The result width is the number of
+// these for each entry: one for its column and, for type Sparse, one for the bits of its value.
 func (r *Rows) entries(i int) (all []int32, width int) {
 	width = r.Type.Size() / 4
 	n := int(r.Lengths[i]) * width
@@ -47,7 +49,8 @@ func (r *Rows) entries(i int) (all []int32, width int) {
 	return unsafe.Slice((*int32)(unsafe.Pointer(&bytes[0])), n), width
 }
 
-// value returns the value of the first entry in the slice all.
+// value returns the value of the first entry in all. The argument each is how many numbers an entry
+// has there.
 func value(all []int32, each int) float32 {
 	if each == 1 {
 		return 1
@@ -64,7 +67,7 @@ func (r *Rows) checkColumn(c int32) error {
 		"parts", c, r.Cols)
 }
 
-// Own returns the first n rows as a matrix. If backward is set, it has its transpose too.
+// Own returns the first n rows as a matrix. If backward is true, the matrix has its transpose too.
 func (m *SparseMaker) Own(rows *Rows, n int, backward bool) (*SparseMatrix, error) {
 	x, entries := &m.own, 0
 	for _, k := range rows.Lengths[:n] {
@@ -86,8 +89,8 @@ func (m *SparseMaker) Own(rows *Rows, n int, backward bool) (*SparseMatrix, erro
 }
 
 // Reduce returns the mean or sum of the rows of each segment, as Host.SegmentRows does. Entries of
-// the same column are added in the order of the segment's rows. The columns of a row of the result
-// are in the order in which they first occur.
+// the same column are added in the order of the segment's rows. In a row of the result, columns are
+// in the order in which they first occur in the segment.
 func (m *SparseMaker) Reduce(rows *Rows, how Reduction, s Segments, weights []float32,
 	backward bool) (*SparseMatrix, error) {
 	x := &m.reduced
@@ -134,7 +137,8 @@ func (m *SparseMaker) Reduce(rows *Rows, how Reduction, s Segments, weights []fl
 	return x, nil
 }
 
-// Dense returns the rows as rows of float32, for layers that do not begin with a sum over columns.
+// Dense returns the sparse rows as dense rows of float32, for layers that do not begin with a
+// linear map.
 func (m *SparseMaker) Dense(rows *Rows) (Rows, error) {
 	n := len(rows.Of)
 	m.dense = mem.Grow(m.dense, n*rows.Cols)
@@ -171,7 +175,7 @@ func (m *SparseMaker) Free() {
 	*m = SparseMaker{}
 }
 
-// reset begins a new matrix of the given size, with room for the given number of entries.
+// reset makes x an empty matrix of the given size, with memory for the given number of entries.
 func (x *SparseMatrix) reset(rows, cols, entries int) {
 	x.Rows, x.Cols = rows, cols
 	x.Entries.Indptr = mem.Grow(x.Entries.Indptr, rows+1)
@@ -180,7 +184,7 @@ func (x *SparseMatrix) reset(rows, cols, entries int) {
 	x.grow(entries)
 }
 
-// grow makes room for n more entries.
+// grow makes room for n further entries.
 func (x *SparseMatrix) grow(n int) {
 	have := len(x.Values)
 	if need := have + n; need > cap(x.Values) {
@@ -199,7 +203,8 @@ func (x *SparseMatrix) add(c int32, v float32) {
 
 func (x *SparseMatrix) endRow(i int) { x.Entries.Indptr[i+1] = int64(len(x.Values)) }
 
-// If wanted is set, transpose lists the entries of each column in the order of rows.
+// transpose lists the entries of each column, in the order of rows. If wanted is false, it makes
+// these lists empty.
 func (x *SparseMatrix) transpose(wanted bool) {
 	if !wanted {
 		return

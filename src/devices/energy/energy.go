@@ -6,8 +6,8 @@
 //
 // The counters are RAPL of Intel's and AMD's processors (Linux's powercap), and those of NVIDIA's
 // GPUs since Volta. They count the energy of the whole node, including that of other jobs on it. If
-// a counter cannot be read, the package gives a reason instead of 0 joules. Often this is the case
-// because since Linux 5.10 only root can read the files, or because virtual machines have none.
+// a counter cannot be read, the package returns a reason instead of 0 joules. Common reasons are
+// that only root can read the files since Linux 5.10, and that virtual machines do not have them.
 package energy
 
 import (
@@ -22,7 +22,7 @@ type Kind int
 
 // The kinds of hardware.
 const (
-	Packages Kind = iota // processors, without the memory if that has a counter of its own
+	Packages Kind = iota // processors, without their memory if that has its own counter
 	DRAM
 	GPUs
 	NumKinds
@@ -33,7 +33,7 @@ var kindNames = [NumKinds]string{"packages", "dram", "gpus"}
 // String returns the name under which the kind is reported.
 func (k Kind) String() string { return kindNames[k] }
 
-// Options say what to read.
+// Options say where the counters are.
 type Options struct {
 	Powercap string   // directory of the powercap counters; empty means Linux's usual directory
 	NVML     string   // path of the NVML library; if empty, the system's loader looks for it
@@ -50,34 +50,35 @@ type counter struct {
 	last uint64
 }
 
-// Meter adds up the counters since Open. A goroutine reads them often enough that no counter can
-// wrap twice between two reads. Several goroutines may use a Meter.
+// Meter adds up the counters since Open. A goroutine reads the counters so often that none can wrap
+// twice between two reads. Several goroutines may use a Meter.
 type Meter struct {
 	lock     sync.Mutex
 	counters [NumKinds][]counter
 	joules   [NumKinds]float64
-	why      [NumKinds]string // why there is no value; "" if there is one
+	why      [NumKinds]string // reason why there is no value; "" if there is one
 	read     time.Time        // time of the last read
 	close    func()
 	stop     chan struct{}
 	done     chan struct{}
 }
 
-// mostWatts is more than the power of any part with a counter that wraps. Such a part is one
-// processor or its memory.
+// mostWatts is more than the power of any part whose counter wraps. Such a part is one processor or
+// its memory.
 const mostWatts = 1000
 
-// A counter that wraps is read `reads` times in the time in which a power of mostWatts would bring
-// it from 0 to span. The interval between two reads is at least `shortest`, because each file takes
-// a system call, and at most `longest`.
+// At a power of mostWatts, a counter goes from 0 to its largest value in a certain time. In this
+// time it is read as many times as the constant reads says. The interval between two reads is at
+// least shortest, because reading a file takes a system call. It is at most longest.
 const (
 	reads    = 4
 	shortest = 100 * time.Millisecond
 	longest  = 30 * time.Second
 )
 
-// round returns the shortest time in which a counter can go once around to the same value. If it is
-// read later than that, nobody knows how often it has wrapped. It is 0 if the counter never wraps.
+// round returns the shortest time after which a counter can have the same value again, because it
+// has wrapped. If more time passes between two reads, it is unknown how often the counter has
+// wrapped. The result is 0 if the counter never wraps.
 func (c *counter) round() time.Duration {
 	return time.Duration(float64(c.span) * c.unit / mostWatts * float64(time.Second))
 }
@@ -95,7 +96,7 @@ func (m *Meter) interval() time.Duration {
 	return max(all, shortest)
 }
 
-// Open starts to read the counters.
+// Open makes a Meter, which begins to read the counters.
 func Open(o Options) *Meter {
 	m := &Meter{stop: make(chan struct{}), done: make(chan struct{}), close: func() {}}
 	m.openPowercap(o.Powercap)
@@ -139,8 +140,8 @@ func (m *Meter) fail(k Kind, c *counter, err error) {
 	m.why[k], m.counters[k] = fmt.Sprintf("%s: %v", c.name, err), nil
 }
 
-// Read returns the joules since Open for each kind. If a kind has no value, why says the reason;
-// otherwise it is "".
+// Read returns the joules since Open for each kind. If a kind has no value, the result why has the
+// reason; otherwise it is "".
 func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -160,7 +161,7 @@ func (m *Meter) Read() (joules [NumKinds]float64, why [NumKinds]string) {
 				break
 			}
 			grown := now - c.last
-			if now < c.last { // it has wrapped
+			if now < c.last { // the counter has wrapped
 				if c.last > c.span {
 					m.fail(k, c, errors.New("its value went down"))
 					break

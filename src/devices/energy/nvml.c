@@ -17,8 +17,8 @@ static int find(void *function, const char *name) {
     return (*(void **)function = dlsym(nvml.library, name)) != NULL;
 }
 
-/* Copies the text of an error. The text belongs to the library, which may be closed before the text
- * is read. */
+/* Copies the text of an error. The text belongs to the library, which may be closed before the
+ * caller reads the text. */
 static int failed(char *text, size_t size, const char *why) {
     snprintf(text, size, "%s", why);
     return 1;

@@ -24,8 +24,8 @@ type message [256]C.char
 
 func (m *message) err() error { return errors.New(C.GoString(&m[0])) }
 
-// opened is set while a Meter of this process has the library open. Only one can, because there is
-// only one table of the library's functions.
+// opened is true while a Meter of this process has the library open. Only one Meter can have it
+// open, because there is only one table of the library's functions.
 var opened atomic.Bool
 
 // openNVML returns the counters of the given GPUs, and a function that closes the library.

@@ -24,7 +24,7 @@ func (m *Meter) openPowercap(root string) {
 	if root == "" {
 		root = defaultPowercap
 	}
-	// Fails only for a malformed pattern.
+	// this fails only for a malformed pattern
 	zones, _ := filepath.Glob(filepath.Join(root, "intel-rapl:*"))
 	for _, zone := range zones {
 		name, err := os.ReadFile(filepath.Join(zone, "name"))
@@ -52,7 +52,7 @@ func (m *Meter) openPowercap(root string) {
 	}
 	for _, k := range []Kind{Packages, DRAM} {
 		switch {
-		case m.why[k] != "": // if one counter is missing, the sum would be wrong
+		case m.why[k] != "": // without one of the counters, the sum would be wrong
 			m.counters[k] = nil
 		case len(zones) == 0:
 			m.why[k] = fmt.Sprintf("%s has no counters (intel-rapl): a virtual machine, or "+

@@ -3,9 +3,9 @@
 
 #include "nvtx.h"
 
-/* What a profiler expects to find in a program with NVTX 3: for each module a table, into which the
- * profiler writes its functions, numbered from 1. This program calls only two of them. The other
- * entries exist so that the profiler can write them. */
+/* A profiler expects these tables in a program with NVTX 3. There is a table for each module, into
+ * which the profiler writes its functions, numbered from 1. This program calls only two of the
+ * functions. The other entries exist so that the profiler can write them. */
 typedef void (*function)(void);
 
 enum { core = 1, modules = 7, most = 16, range_start = 5, range_end = 7 };

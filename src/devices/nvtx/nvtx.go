@@ -1,11 +1,11 @@
-// Package nvtx tells NVIDIA's profilers what a process does. It marks named ranges of time, which
-// the profilers show beside kernels and copies.
+// Package nvtx marks named ranges of time for NVIDIA's profilers. These show the ranges beside
+// kernels and copies.
 //
 //	nsys sets NVTX_INJECTION64_PATH ─> Attach loads that library ─> Start, End call its functions
 //
 // NVIDIA's NVTX 3 is a set of headers, whose code finds a profiler by this environment variable.
-// This package has its own code for the part that ranges need, so that a build needs no CUDA.
-// Without a profiler it loads nothing, and Start and End do nothing.
+// This package has its own code for the part that ranges need, so that a build needs no CUDA. If
+// there is no profiler, it loads nothing, and Start and End do nothing.
 package nvtx
 
 import (
@@ -18,7 +18,7 @@ import (
 const Variable = "NVTX_INJECTION64_PATH"
 
 // Range is a range that has started. It is 0 if no profiler is attached. Ranges may overlap in any
-// way, and may end in another goroutine than they started in.
+// way. A range may end in another goroutine than the one that started it.
 type Range uint64
 
 // Attach loads the profiler's library that Variable names, if there is one. Only the first call in

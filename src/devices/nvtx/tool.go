@@ -20,7 +20,8 @@ var (
 	once     sync.Once
 	failed   error
 	attached atomic.Bool
-	names    sync.Map // string to *C.char, never freed: a profiler may keep the few names
+	// string to *C.char; never freed, because a profiler may keep the names, which are few
+	names sync.Map
 )
 
 func attach(path string) error {

@@ -1,6 +1,6 @@
 // Package meter measures the kernels of a device: the calls, time, bytes and operations of each
-// kernel, and the time in which no kernel runs. With the device's peak rates of copies and products
-// this gives a step's roofline (Williams et al., CACM 2009).
+// kernel, and the time in which no kernel runs. Compared with the peak rates of the device for
+// copies and products, this gives the roofline of a step (Williams et al., CACM 2009).
 //
 //	training ──> device ── Probe: mark  kernel  mark     a device with a stopwatch: its own clock,
 //	                                                     on its own stream
@@ -10,8 +10,8 @@
 //	             Meter: name, calls, seconds, bytes, flops ─ Report(Rates) ─> share of the roofline,
 //	                                                                          idle share
 //
-// Bytes and flops are those that compute.Call has. The two marks around every kernel take the
-// device a few microseconds, so a metered run is slower, and metering is off by default.
+// Bytes and flops are the numbers in compute.Call. The two marks around every kernel take a few
+// microseconds on the device. So a metered run is slower, and metering is off by default.
 package meter
 
 import (
@@ -35,25 +35,26 @@ type Kernel struct {
 	Floor float64 `json:"floor_seconds"`
 }
 
-// Meter measures kernels while it is on. The training goroutine uses it.
+// Meter measures kernels between calls of Start and Stop. Only the training goroutine uses it.
 type Meter struct {
 	device  compute.Device
 	probe   compute.Probe
-	watch   compute.Stopwatch // nil if kernels are done when they return
+	watch   compute.Stopwatch // nil if kernels are done when their call returns
 	on      bool
 	began   time.Time
-	seconds float64 // total time that the meter was on
+	seconds float64 // total time for which the meter was on
 	updates int64
 
 	kernels []Kernel       // in the order in which they were first called
 	index   map[string]int // index of each kernel in kernels, by name
-	// Index in kernels of each call since the last Sync; call i ran from mark 2i to mark 2i+1.
+	// [calls since the last Sync] index in kernels of each call; call i ran from mark 2i to mark
+	// 2i+1
 	running []int
-	started time.Time // time at which the last kernel started, if there is no stopwatch
+	started time.Time // time at which the last kernel started; used only if there is no stopwatch
 	err     error
 }
 
-// New returns a meter of the device d. It is off at first.
+// New returns a meter of the device d. The meter is off until Start is called.
 func New(d compute.Device) *Meter {
 	m := &Meter{device: d, index: map[string]int{}}
 	m.probe = compute.Probe{OnStart: m.start, OnDone: m.done, OnSync: m.collect}
@@ -123,7 +124,7 @@ func (m *Meter) done() {
 	m.running = m.running[:0]
 }
 
-// collect reads the times of all kernels since the last call of collect. All of them must be done.
+// collect reads the times of all kernels since its last call. All these kernels must be done.
 func (m *Meter) collect() {
 	for i, k := range m.running {
 		if m.err == nil {

@@ -17,14 +17,14 @@ type Rates struct {
 	Peaks []compute.Peak `json:"peaks,omitempty"`
 }
 
-// width is the width of the matrices with which rates are measured.
+// width is the number of columns of the matrices that are used to measure rates.
 const width = 512
 
 // MeasureRates measures the rate of copies by copying the given number of elements. On a device
-// without its own memory it adds a bias to them in place instead. It takes the rate of products
-// from the device's Peaks. Without Peaks it multiplies matrices with enough rows for a few
-// milliseconds. The fastest of several tries counts. It allocates twice the memory of the elements,
-// or as much as the device has left.
+// without its own memory it adds a bias to them in place instead. The rate of products is that of
+// the device's Peaks. If the device has no Peaks, it multiplies matrices that are large enough to
+// take a few milliseconds. The fastest of several tries counts. It allocates twice the memory of
+// the elements, or as much as the device has free.
 func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	const float = 4 // bytes
 	accelerator := d.Capabilities().Accelerator
@@ -79,8 +79,8 @@ func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	}
 }
 
-// wake keeps a device busy for some time, because an idle device has a low clock rate, which takes
-// time to rise.
+// wake keeps a device busy for some time before it is measured, because an idle device has a low
+// clock rate, which rises slowly.
 func wake(d compute.Device, call func()) error {
 	const enough = 200 * time.Millisecond
 	for begin := time.Now(); time.Since(begin) < enough; {
@@ -103,7 +103,7 @@ func fastest(d compute.Device, call func()) (seconds float64, err error) {
 		err := d.Sync()
 		return time.Since(begin).Seconds(), err
 	}
-	// The first call may allocate scratch memory, so its time does not count.
+	// the first call may allocate scratch memory, so its time does not count
 	if _, err := timed(1); err != nil {
 		return 0, err
 	}
