@@ -23,5 +23,5 @@ import "embed"
 // Without it, a build after an update would link old kernels. No code reads the variable, so the
 // linker leaves it out.
 //
-// go:embed cpu/*.c cpu/*.h include
+//go:embed cpu/*.c cpu/*.h include
 var sources embed.FS

@@ -67,9 +67,8 @@ func (s Schedule) LR(step, total int) float64 {
 	step, total = step-s.Warmup, total-s.Warmup
 	switch s.Kind {
 	case ScheduleCosine:
-		// Loshchilov and Hutter, ICLR 2017, eq. 5, without restarts. The rate would reach the floor
-		// at step total, which is one after the last step. So no step has the rate 0 if the floor
-		// is 0.
+		// Loshchilov and Hutter, ICLR 2017, eq. 5, without restarts. The rate reaches the floor at
+		// step total, which no step has, so no step has the rate 0 if the floor is 0.
 		progress := min(1, float64(step)/float64(max(1, total)))
 		return s.Base * (s.Floor + (1-s.Floor)*(1+math.Cos(math.Pi*progress))/2)
 	case ScheduleStep:

@@ -15,7 +15,7 @@ import (
 // run of PyTorch in float32 differs from them by less than 1e-7 of the largest element of an array.
 // A program that sums in another order should differ by less than ten times that.
 //
-// go:embed testdata/*.npz
+//go:embed testdata/*.npz
 var goldenFiles embed.FS
 
 const goldenTolerance = 1e-6

@@ -74,13 +74,12 @@ func others(are []bool, rows []int, self int) []bool {
 	return are
 }
 
-// The method start posts all receives of first messages and all sends. Only the rest of the rows
-// that follow cannot be received yet.
+// start passes to MPI the messages that need not wait.
 func (m *more) start(op *operation) error {
 	c := op.comm
 	m.tag = thenTag + C.int(c.thens%tags)
 	c.thens++
-	op.parts++ // the operation heads counts as one part of op
+	op.parts++ // for heads
 	heads := c.engine.take()
 	heads.kind, heads.comm, heads.of = firsts, c, op
 	c.engine.underway++
