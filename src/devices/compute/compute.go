@@ -29,8 +29,7 @@ import "time"
 const ChunkRows = 512
 
 // ChunkWave is the number of partial sums of a weight gradient that a CPU device holds before it
-// adds them. If it computes two gradients in one call, it holds half this number of partial sums
-// for each.
+// adds them. If it computes two gradients in one call, it holds half this number for each.
 const ChunkWave = 32
 
 // Kernels are the kernels that layers, losses and optimizers call. They complete in the order in
@@ -49,15 +48,14 @@ type Kernels interface {
 	OptimizerKernels
 }
 
-// Name describes the backend, the SIMD level, the library of matrix products and the threads, for
-// logs and summaries.
+// Device stores a model and runs its kernels. One goroutine uses a Device at a time.
 type Device interface {
 	Kernels
 
-	// Alloc returns n elements of device memory, which are 0. Free frees them.
+	// Name describes the backend, SIMD level, library of products and threads, for logs.
 	Name() string
 
-	// Alloc returns n zeroed elements of device memory; Free frees them.
+	// Alloc returns n elements of device memory, which are 0. Free frees them.
 	Alloc(n int) ([]float32, error)
 	Free([]float32)
 
@@ -66,10 +64,9 @@ type Device interface {
 	Upload(dst, src []float32)
 	Download(dst, src []float32)
 
-	// Settle completes the gradients of parameters. The kernels DenseBackward, Dot and Part may
-	// postpone sums over rows and copies. Until the next Settle, the gradients of parameters, the
-	// sum of Dot and the halves of Part may be incomplete and must not be read. The matrices that
-	// the calls have read must not be changed.
+	// Settle completes the gradients of parameters. DenseBackward, Dot and Part may postpone their
+	// sums and copies. Until the next Settle, gradients of parameters, the sum of Dot and the
+	// halves of Part must not be read, and what the calls have read must not be changed.
 	Settle()
 
 	// Sync waits for all kernels called so far.
@@ -78,8 +75,7 @@ type Device interface {
 
 	// Capabilities returns the optional capabilities of the device.
 	Capabilities() Capabilities
-	// After Watch, the device reports every call of a kernel to p. If p is nil, it reports no more
-	// calls.
+	// After Watch, the device reports every call of a kernel to p. If p is nil, it stops to report.
 	Watch(p *Probe)
 }
 
@@ -90,13 +86,11 @@ type Counter interface {
 	Counts()
 }
 
-// Capabilities are the abilities of a Device beyond computing on host memory. A field is nil if the
-// device lacks the capability. A device that wraps another device returns the capabilities of the
-// wrapped device.
+// Capabilities are the abilities of a Device beyond computing on host memory. A capability that the
+// device lacks is nil. A device that wraps another device returns the other's capabilities.
 type Capabilities struct {
 	Precision Precision // precision of the factors of its matrix products
-	// Type in which the device stores rows that layers read, if rows have an even width
-	// (docs/design/32-stored-in-bf16.md).
+	// Type of stored rows that layers read, of even width (docs/design/32-stored-in-bf16.md).
 	Stores      Elements
 	Accelerator Accelerator // not nil if the device has its own memory
 	// Not nil if a product of pairs takes less time on the device than two products.

@@ -130,10 +130,10 @@ type Drawing interface {
 	Free() error
 }
 
-// [hops+1] Vertices[0] is the number of seeds. After it comes the number of vertices of the
-// frontier after each hop.
+// Drawn is a minibatch whose arrays are in device memory, except Missing.
 type Drawn struct {
-	// [hops+1] [0]: number of seeds; then number of vertices of the frontier after each hop.
+	// [hops+1] Vertices[0] is the number of seeds. After it comes the number of vertices of the
+	// frontier after each hop.
 	Vertices []int
 	Edges    []int  // [hops] number of edges that each hop has drawn
 	Digest   uint64 // sample.Minibatch.EdgesDigest

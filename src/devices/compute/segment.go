@@ -2,9 +2,8 @@ package compute
 
 import "fmt"
 
-// Segments is a sampled bipartite graph in CSC form, as in graph.Block. There is a segment for each
-// destination. Segment d is Indices[Indptr[d]:Indptr[d+1]]. Each index is the number of a row of
-// the input matrix.
+// Segments is a sampled bipartite graph in CSC form, as in graph.Block. Each destination d has the
+// segment Indices[Indptr[d]:Indptr[d+1]]. An index is the number of a row of the input matrix.
 //
 // A segment of an input layer may consist of groups (Host.SegmentRows, Inputs.Input). A group
 // begins with a negative index ^i, which means row i.
@@ -17,8 +16,7 @@ type Segments struct {
 	Counts []int32
 
 	// Edges [E] is for transposed segments. It has the position of each edge in the forward
-	// segments. Only kernels with arrays of edges read it, so it may be nil if no such kernel is
-	// called.
+	// segments. It may be nil if no kernel with arrays of edges is called.
 	Edges []int32
 
 	// If Above is not 0, a Drawing has made the arrays. They are in device memory, which the host
@@ -26,8 +24,7 @@ type Segments struct {
 	Above int32
 }
 
-// SourceOf returns the row to which an index refers. It accepts indices that begin a group, and
-// others.
+// SourceOf returns the row to which an index refers, also if the index begins a group.
 func SourceOf(index int32) int32 { return index ^ index>>31 }
 
 // Len returns the number of segments, D.
@@ -55,20 +52,18 @@ type SegmentKernels interface {
 	// weights [E] is in host memory. If it is nil, all weights are 1.
 	SegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bool)
 	// SegmentSumCompleted does what SegmentSum does without add, and then completes out as c says.
-	// If it gets the transposed segments, and the weights in the order of these, it computes the
-	// gradient of SegmentSum.
+	// With transposed segments, and weights in their order, it gives the gradient of SegmentSum.
 	SegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix, c Completion)
 	// SegmentMax sets out[d,j] to the largest h[i,j] over the indices i in segment d. For an empty
 	// segment, out[d,j] is zero. A NaN counts as larger than every number. The element arg[d,j]
-	// gets the row i that has the largest number, as the bits of an int32. If several rows have it,
-	// this is the one whose edge comes first in the segment. For an empty segment it is -1. If no
-	// backward follows, arg is the zero Matrix.
+	// gets the row i that has the largest number, as the bits of an int32. Of several such rows it
+	// gets that of the first edge; for an empty segment, -1. Without a backward, arg is the zero
+	// Matrix.
 	SegmentMax(out, arg Matrix, s Segments, h Matrix)
 	// SegmentMaxBackward is the gradient of SegmentMax. It sets dh[s,j] to the sum of dout[t,j]
 	// over the destinations t in transposed segment s for which arg[t,j] == s, and then completes
-	// dh as c says. A destination counts once even if two edges lead to it from s. The matrix dh
-	// may be of float32 or bfloat16. If it has more rows than edges refer to, the further rows are
-	// set to zero.
+	// dh as c says. A destination counts once even if two edges lead to it from s. dh may be of
+	// float32 or bfloat16. If edges do not refer to some last rows of dh, these are set to zero.
 	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c Completion)
 }
 

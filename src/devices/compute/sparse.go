@@ -32,7 +32,7 @@ type SparseMatrix struct {
 type SparseMaker struct {
 	own, reduced SparseMatrix
 	sum          []float32 // [F]
-	in           []int32   // rows that Dense has made
+	in           []int32   // [F] 1 + the last segment that has an entry in each column
 	dense        []float32
 	of           []RowRef // references to the rows that Dense has made
 }

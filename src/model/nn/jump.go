@@ -19,7 +19,7 @@ import (
 // same maximum, the first of them gets the gradient.
 type jumping struct {
 	dev compute.Device
-	// in is the number of columns of W
+	// the field in is the number of columns of W
 	layers, hidden, out, in int
 	rows                    int  // B, the number of rows of the last Output
 	max                     bool // whether maxima are taken; otherwise rows are put side by side

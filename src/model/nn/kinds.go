@@ -10,10 +10,9 @@ type Kind struct {
 	Name, Brief     string
 	ReadsNeighbours bool // whether the model reads more than the rows of its seeds
 	HasHeads        bool // whether Config.Heads, HeadMerge and Slope apply
-	// whether layers write their output in several steps, in place, and so in float32
-	inPlace       bool
-	WeighsEdges   bool // whether Config.EdgeWeights and Estimates apply
-	MayTakeMaxima bool // whether Config.Aggregation applies
+	inPlace         bool // layers write their output in several steps, in place, in float32
+	WeighsEdges     bool // whether Config.EdgeWeights and Estimates apply
+	MayTakeMaxima   bool // whether Config.Aggregation applies
 	// Whether Config.EdgeIn applies: layers read features of edges if the graph has them.
 	ReadsEdges bool
 	NeedsEdges bool // whether edges must have features

@@ -16,8 +16,7 @@ type Needs struct {
 	// Whether the layer multiplies Own and Aggregate in one product. On a device with
 	// compute.PairKernels they then come side by side in Input.Aggregate.
 	Joined bool
-	// Whether the layer reads the rows of all sources (Input.X), because its aggregation depends on
-	// parameters.
+	// Whether the layer reads the rows of all sources (Input.X), to aggregate by parameters.
 	Sources bool
 	// Whether the rows of sources come in a matrix for each vertex type (Input.Types). The sources
 	// are then in the order of the types.
@@ -40,8 +39,7 @@ type Needs struct {
 	OfData bool
 }
 
-// Copies reports whether a hop has copies of the sampled edges, because further edges are put
-// between them.
+// Copies reports whether hops have copies of the sampled edges, because edges are added to them.
 func (n Needs) Copies() bool { return n.SelfEdges || n.Relations != NoRelations }
 
 // OnlySums reports whether the layer reads rows of neighbours only for a sum, mean or maximum.
@@ -54,9 +52,8 @@ func (n Needs) Sums() bool { return !n.Sources && n.Aggregate != compute.ReduceM
 // relation.
 type Relating uint8
 
-// With any value except NoRelations and Paired, every destination has one more segment, its own
-// segment. This has one edge, from the destination itself. All own segments come after the segments
-// of relations.
+// With all other values than NoRelations and Paired, every destination has one more segment, its
+// own, with one edge from the destination itself. All own segments come after those of relations.
 const (
 	NoRelations Relating = iota
 	OwnTogether          // all own segments are one group
@@ -92,8 +89,7 @@ type Hop struct {
 	Others int
 	// For each destination, the indices of its in-neighbours. Not read if Input.Aggregate is given.
 	Forward compute.Segments
-	// For each source, the destinations that it has edges to. Backward reads it if Input.Gradient
-	// or Needs.Transposed is set.
+	// For each source, its destinations. Read if Input.Gradient or Needs.Transposed is set.
 	Transposed compute.Segments
 	// [E] Weights of the edges of Forward, in host memory; nil if Needs.Weights is NoWeights.
 	Weights           []float32
@@ -115,22 +111,19 @@ type Hop struct {
 	// [sets] 1 + last segment of each group of own segments, counted from the first own segment.
 	OwnEnds []int32
 	// Targets lists, for each destination, its segments and then the number S+g. Here S is the
-	// number of all segments, and g is the group of own segments to which the destination belongs.
-	// RowsOf is the reverse: it lists, for each segment and each group, the destinations that have
-	// it in Targets.
+	// number of all segments, and g is the destination's group of own segments. RowsOf is the
+	// reverse: it lists the destinations of each segment and of each group.
 	Targets, RowsOf compute.Segments
 	// Folded is true if the input layer reads means and own rows of each type instead of all rows.
-	// The layer's matrix z then has one row for each of these, without biases, and Targets refers
-	// to these rows. TypeEnds [T] divides the rows of each type. It lists 1 + last row of each
-	// relation from the type, in order, and then 1 + last own row. These are counted from the
-	// type's first row. Only the length of Forward is read in this case.
+	// The layer's z then has a row for each of these, without biases, and Targets refers to them.
+	// TypeEnds [T] lists, for each type, 1 + last row of each relation from the type, and then 1 +
+	// last own row, counted from the type's first row. Only the length of Forward is read.
 	Folded   bool
 	TypeEnds [][]int32
 	// If Needs.Relations is Paired, the indices of Forward are numbers of pairs of a source and a
-	// relation, sorted by relation. Pairs has an entry for each pair, its source, and then an entry
-	// for each segment, its destination. Both are given as indices among the sources. PairsOf
-	// lists, for each source, its entries in Pairs. PairEnds [2R] has 1 + last pair of each
-	// relation, and then 1 + last segment of each relation.
+	// relation, sorted by relation. Pairs has an entry for each pair, its source, and then for each
+	// segment, its destination, both as indices among the sources. PairsOf lists each source's
+	// entries in Pairs. PairEnds [2R] has 1 + last pair, then 1 + last segment, of each relation.
 	Pairs, PairsOf compute.Segments
 	PairEnds       []int32
 }
@@ -223,8 +216,7 @@ type Layer interface {
 // makesArrays is implemented by a layer that makes new host arrays for its kernels in every step.
 type makesArrays interface{ makesArrays() }
 
-// MakesArrays reports whether a layer of the model makes new host arrays for its kernels in every
-// step.
+// MakesArrays reports whether a layer of the model makes host arrays for its kernels in every step.
 func (m *Model) MakesArrays() bool {
 	return slices.ContainsFunc(m.stages, func(s stage) bool {
 		_, makes := s.Layer.(makesArrays)

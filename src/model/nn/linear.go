@@ -47,9 +47,8 @@ func (d *linear) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * h.Destinations * d.in * d.out
 }
 
-// passes returns the number of matrix products of the same size that a linear map takes in a
-// training step. One is for forward, one for the gradient of the weights and, if gradient is true,
-// one for the gradient of the input.
+// passes returns the number of matrix products of a linear map: one for forward, one for the
+// gradient of the weights and, if gradient is true, one for the gradient of the input.
 func passes(gradient bool) int {
 	if gradient {
 		return 3

@@ -41,11 +41,10 @@ type Model struct {
 	grad     [2]*buffer
 	dx       Gradient          // gradient that BackwardLayer computes
 	own      *buffer           // memory of dx.own
-	mapped   [2]*buffer        // the joined matrices of weights that joinWeights makes
-	joinings []compute.Joining // the pairs of weights that joinWeights makes
-	// whether gradients of hidden rows are rounded to the type in which the device stores rows
-	rounds bool
-	stores compute.Elements // the type in which the device stores rows
+	mapped   [2]*buffer        // rows that MapFirst makes
+	joinings []compute.Joining // the joined matrices of weights that joinWeights makes
+	rounds   bool              // gradients of hidden rows are rounded
+	stores   compute.Elements  // the type in which the device stores rows
 }
 
 // stage is a layer with the normalisation, activation and dropout that follow it.
@@ -157,16 +156,14 @@ func (m *Model) SetScale(s task.Scale) { m.scale = s }
 func (m *Model) Scale() task.Scale { return m.scale }
 
 // Undo turns rows of outputs on the host into what the model predicts, in place. Numbers are scaled
-// to the unit of the targets. Scores of classes do not change, and embeddings in tasks of links do
-// not either.
+// to the unit of the targets. Scores of classes, and embeddings in tasks of links, do not change.
 func (m *Model) Undo(z []float32) {
 	if !m.task.Embeds {
 		m.scale.Undo(z)
 	}
 }
 
-// bind gives every layer its slices of the flat arrays of parameters. In these the last layer comes
-// first.
+// bind gives every layer its slices of the flat arrays, in which the last layer comes first.
 func (m *Model) bind() {
 	next := 0
 	take := func(n int) (values, grads [][]float32) {
@@ -263,9 +260,8 @@ func (m *Model) Reserve(l int, in *Input) error {
 }
 
 // ForwardLayer runs layer l and returns its output [Destinations, out], which stays valid until the
-// layer runs again. The output's Data has capacity for in.Others further rows, which the caller may
-// use. Dropout is applied only if in.Train is set. It fails if device memory runs out or in.Gather
-// fails.
+// layer runs again. Its Data has capacity for in.Others further rows, which the caller may use.
+// There is dropout only if in.Train is set. It fails if device memory runs out or in.Gather fails.
 func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 	if l == 0 && in.Sparse.given() {
 		if err := m.ReserveSparse(in); err != nil {
@@ -336,8 +332,7 @@ func (s *stage) below() *buffer {
 	return s.norm.x
 }
 
-// dropped returns the probability with which an activation is dropped: that of the Config in
-// training, otherwise 0.
+// dropped returns the probability that an activation is dropped, which is 0 except in training.
 func (m *Model) dropped(in *Input) float32 {
 	if in.Train {
 		return m.Config.Dropout
@@ -346,15 +341,14 @@ func (m *Model) dropped(in *Input) float32 {
 }
 
 // BackwardLayer runs the backward pass of layer l. The argument dy [Destinations, out] is the
-// gradient with respect to the layer's output; BackwardLayer overwrites it. When the device has
-// finished its queued work, the layer's bucket of Params.Grads is complete. But if in.Shares is
-// given, it still lacks the gradients that Columns.Backward sets. BackwardLayer returns the
-// gradient with respect to in.X, [Sources, in]. If in.Shares is given, it returns the gradient of
-// the sum of the shares instead. For a folded minibatch it returns the gradient of the products of
-// folded rows (see RowGradient). The result is valid until layer l-1 has run backward. If
-// in.Gradient is not set, the result is an empty matrix: the input layer needs its gradient only if
-// features are trained, and this gradient would be the largest of all. ForwardLayer must have run
-// before on the same input with in.Train set. BackwardLayer fails only if in.Gather fails.
+// gradient with respect to the layer's output, and is overwritten. When the device has finished its
+// queued work, the layer's bucket of Params.Grads is complete, except for gradients that
+// Columns.Backward sets. BackwardLayer returns the gradient with respect to in.X, [Sources, in]. If
+// in.Shares is given, it returns the gradient of the sum of the shares instead. For a folded
+// minibatch it returns the gradient of the products of folded rows (see RowGradient). The result is
+// valid until layer l-1 has run backward. If in.Gradient is not set, the result is an empty matrix:
+// features that are not trained need no gradient, and it would be the largest of all. ForwardLayer
+// must have run on the same input with in.Train. It fails only if in.Gather fails.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix, err error) {
 	s := &m.stages[l]
 	if l < len(m.stages)-1 && !m.completes(l+1, &m.inputs[l+1]) {

@@ -76,12 +76,10 @@ const (
 	GCNBoth  = "both" // divide by the degrees of both ends in the whole graph
 )
 
-// How the results of all heads are made into hidden rows. In the last layer heads are always
-// averaged.
+// How the results of heads are made into hidden rows. In the last layer heads are averaged.
 const (
-	// side by side; Config.Hidden must be a multiple of Config.Heads
-	HeadsConcat = "concat"
-	HeadsMean   = "mean" // the mean of the heads, each of which is as wide as the hidden rows
+	HeadsConcat = "concat" // side by side; Config.Heads must divide Config.Hidden
+	HeadsMean   = "mean"   // the mean of the heads, each of which is as wide as the hidden rows
 )
 
 // Config is the architecture of a model.
@@ -94,8 +92,7 @@ type Config struct {
 	Dropout         float32 // probability in [0,1) of dropping a hidden activation; 0: none are
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty means ReLU
-	// whether to read the features of edges, if the graph has any; EdgeIn is then set
-	EdgeFeatures bool
+	EdgeFeatures    bool    // whether to read features of edges, if there are any; they set EdgeIn
 	// Number of columns of the edge features that layers read; 0 if they read none.
 	EdgeIn      int
 	EdgeWeights bool // whether edges are weighted by their weights in the data
@@ -124,11 +121,9 @@ type Config struct {
 	// multiplied into one matrix. The device decides this, not the user.
 	Fold Fold
 
-	// [T] Whether each type has learned rows. The width of these rows is in TypeFeatures or In. It
-	// is nil if no type has learned rows.
+	// Number of columns of the rows that are learned for vertices without features; 0 for none.
 	Learned int
-	// [T] Which types have learned rows, whose width is in TypeFeatures or In. It is nil if no type
-	// has.
+	// [T] Whether each type has learned rows, of the width TypeFeatures or In; nil if none has.
 	Learns []bool
 
 	Aggregation string // for kind sage: AggregateMean or AggregateMax; empty means AggregateMean
@@ -213,9 +208,8 @@ func (c Config) Stored(l int, of compute.Elements) compute.Elements {
 // Projected does what Stored does, for the rows that the maps of vertex types make.
 func (c Config) Projected(of compute.Elements) compute.Elements { return evenly(c.In, of) }
 
-// evenly returns the type of stored rows of the given width: the type of the device or, if the
-// width is odd, float32. Rows are sent to other ranks as whole float32, and an odd number of
-// bfloat16 is not whole.
+// evenly returns the type of stored rows of a width: the given type or, for an odd width, float32,
+// because rows are sent to other ranks as whole float32.
 func evenly(width int, of compute.Elements) compute.Elements {
 	if width%2 != 0 {
 		return compute.Float32s
@@ -263,8 +257,7 @@ func relationalKinds() (names []string) {
 func (c Config) Needs() Needs {
 	n := c.layer(0).Needs()
 	n.Types = c.Schema.Typed()
-	// a layer with weighted sums must read the rows themselves, because they cannot be replaced by
-	// means
+	// a layer with weighted sums must read the rows themselves, and not means of them
 	if n.Types && n.Relations != Paired && n.Weights == NoWeights {
 		n.Averages, n.Folding = true, c.folding()
 	}
@@ -274,8 +267,7 @@ func (c Config) Needs() Needs {
 		n.Own, n.Aggregate, n.Sources, n.Transposed = false, compute.NoReduction, true, true
 	}
 	n.Own = n.Own || c.Residual && !n.Sources
-	// a residual connection needs own rows in a matrix of their own, and so does inference, which
-	// runs a single layer
+	// a residual, and inference of a single layer, need own rows in a matrix of their own
 	n.Joined = n.Joined && !c.Residual && c.Layers > 1
 	return n
 }
@@ -381,8 +373,7 @@ func (c Config) Check() error {
 	return errors.Join(faults...)
 }
 
-// CheckHeads returns an error if the hidden width is not a multiple of the number of heads, and
-// heads are put side by side.
+// CheckHeads returns an error if heads are side by side and do not divide the hidden width.
 func (c Config) CheckHeads() error {
 	k := FindKind(c.Kind)
 	if k == nil || !k.HasHeads || c.Heads < 1 || !c.hidden(0) || c.HeadMerge == HeadsMean ||

@@ -17,14 +17,11 @@ const (
 // OptimizerOptions are the settings of an optimiser. The zero value is not useful: start from
 // DefaultOptimizer. Decay applies to every parameter, biases and norms too, as in PyTorch.
 type OptimizerOptions struct {
-	Kind     string  // adam, adamw or sgd
-	Momentum float64 // momentum of SGD, in [0, 1); 0: none
-	// for Adam and AdamW: factor of the old moments in a step, in [0, 1); 0: no old moments
-	Beta1, Beta2 float64
-	// for Adam and AdamW: a number > 0 that keeps the step finite if all gradients were 0
-	Eps float64
-	// For SGD and Adam, decay is added to the gradients. For AdamW it is applied to the weights. 0
-	// means no decay.
+	Kind         string  // adam, adamw or sgd
+	Momentum     float64 // momentum of SGD, in [0, 1); 0: none
+	Beta1, Beta2 float64 // Adam and AdamW: share of the old moments, in [0, 1); 0: none
+	Eps          float64 // Adam and AdamW, > 0: keeps steps finite if all gradients were 0
+	// Added to gradients in SGD and Adam, and applied to weights in AdamW; 0 for none.
 	WeightDecay float64
 }
 
@@ -136,6 +133,5 @@ func (o *Optimizer) update(lr float64, within compute.Bound) {
 func (o *Optimizer) Steps() int     { return o.steps }
 func (o *Optimizer) SetSteps(n int) { o.steps = n }
 
-// Slots returns the arrays of the state. Params.Tensors can save them, and Params.SetTensors can
-// restore them.
+// Slots returns the state, which Params.Tensors can save and Params.SetTensors restore.
 func (o *Optimizer) Slots() []Slot { return o.slots }

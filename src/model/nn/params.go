@@ -107,9 +107,8 @@ type Params struct {
 	extras  [Extras]float32 // this rank's extra values for the next steps
 }
 
-// newParams makes the flat arrays for the statistics and for the parameters of all layers. The list
-// layers[l] has the parameters of layer l. Unless the device only counts memory, it also draws
-// their initial values.
+// newParams lays out the statistics and the parameters of the layers; layers[0] has those of layer
+// 0. It draws their initial values, unless the device only counts memory.
 func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed uint64) (*Params,
 	error) {
 	p := &Params{dev: dev, buckets: make([]int, len(layers))}
@@ -173,8 +172,7 @@ func (p *Params) all() []Param { return slices.Concat(p.List, p.Statistics) }
 // The method of returns the parameter's part of an array with the layout of Params.
 func (p Param) of(array []float32) []float32 { return array[p.Offset : p.Offset+p.Len()] }
 
-// Len returns the number of elements of Values, which is also that of Grads. It includes the header
-// and the gaps.
+// Len returns the number of elements of Values, and of Grads. It includes header and gaps.
 func (p *Params) Len() int { return len(p.Values) }
 
 // Count returns the number of weights that are trained.
@@ -186,9 +184,8 @@ func (p *Params) Count() int {
 	return n
 }
 
-// Bucket returns the range of Grads that is final when layer l has run backward. The bucket of the
-// last layer begins with the header. The buckets of all layers, from the last to the first, cover
-// Grads.
+// Bucket returns the range of Grads that is final when layer l has run backward. The last layer's
+// bucket begins with the header. All buckets, from the last layer to the first, cover Grads.
 func (p *Params) Bucket(l int) (lo, hi int) {
 	if l+1 < len(p.buckets) {
 		lo = p.buckets[l+1]
@@ -228,9 +225,8 @@ func (p *Params) skipped() []float32 { return p.Values[:1] }
 // Before the first call it is 0.
 func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 
-// Extra returns the sum of the i-th extra values over all ranks and minibatches of a step. This is
-// the step whose header was read last by Stats or StatsOf. The sum is a float32, so counts are
-// exact up to 2^24.
+// Extra returns the sum of the i-th extra values over all ranks and minibatches of the step that
+// Stats has read last. The sum is a float32, so counts are exact up to 2^24.
 func (p *Params) Extra(i int) float32 { return p.front[statsLen+i] }
 
 // setStats writes the step's loss and sums and the extra values to the beginning of Grads. It also
@@ -276,9 +272,8 @@ func (p *Params) Tensors(array []float32) []Tensor {
 	return p.Views(host, "")
 }
 
-// Views returns one tensor for each parameter, which is a part of the array host. This array is on
-// the host and has the layout of Params. A tensor's name is the prefix followed by the parameter's
-// name.
+// Views returns the parts of the host array, which has the layout of Params, as one tensor for each
+// parameter. A tensor's name is the prefix and the parameter's name.
 func (p *Params) Views(host []float32, prefix string) []Tensor {
 	tensors := make([]Tensor, len(p.List)+len(p.Statistics))
 	for i, q := range p.all() {

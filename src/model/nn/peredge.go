@@ -12,7 +12,7 @@ import (
 // are outside the Go heap and are reused.
 type perEdge struct {
 	*numbered
-	to      []int32 // counts the array to, when memory is only planned
+	to      []int32 // destination of each edge
 	counted *buffer
 }
 
@@ -20,7 +20,7 @@ type perEdge struct {
 type numbered struct {
 	ends    []int64 // 0, 1, 2, ...
 	none    []int64 // zeros
-	edges   []int32 // counts the arrays above, when memory is only planned
+	edges   []int32 // 0, 1, 2, ...
 	counted *buffer
 }
 

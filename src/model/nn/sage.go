@@ -25,16 +25,14 @@ type sage struct {
 	name    string
 	in, out int
 	how     compute.Reduction
-	// Whether the mean is weighted by edges. The field ofData says whether the weights are those in
-	// the data.
+	// Whether the mean is weighted by edges, and ofData: whether by the weights in the data.
 	weighted, ofData     bool
 	neigh, self          compute.Matrix // [out,in]
 	dneigh, dself        compute.Matrix
 	bias, dbias          []float32
 	aggregate, dagg, arg *buffer        // [D,in]; arg has, for each maximum, the source that has it
 	agg                  compute.Matrix // agg of the last Forward
-	// nil if the device needs a product for each matrix of weights
-	joined *joined
+	joined               *joined        // nil: the device needs two products
 }
 
 func newSAGE(s *store, c Config, l int) Layer {
@@ -70,8 +68,7 @@ func (s *sage) Needs() Needs {
 	return Needs{Own: true, Aggregate: s.how, Joined: true}
 }
 
-// reduction returns the reduction that makes aggregates. For a weighted mean this is a sum, because
-// the weights already add up to 1.
+// reduction returns the reduction that makes aggregates, which for a weighted mean is a sum.
 func (s *sage) reduction() compute.Reduction { return s.Needs().Aggregate }
 
 func (s *sage) firstMap() firstMap {

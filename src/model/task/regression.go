@@ -18,10 +18,10 @@ const Regression = "regression"
 // The losses of numbers. Here e is the error, in units of the standard deviation of the training
 // targets.
 const (
-	LossAuto     = "auto"  // LossSquared
+	LossAuto     = "auto"  // the same as LossSquared
 	LossSquared  = "mse"   // e^2
 	LossAbsolute = "mae"   // |e|
-	LossHuber    = "huber" // the same as LossSquared
+	LossHuber    = "huber" // e^2/2 if |e| <= 1, otherwise |e| - 1/2, as in PyTorch's HuberLoss
 )
 
 var regression = Task{

@@ -1,7 +1,6 @@
 // Package task has the table of tasks that models are trained for. A row says what a label is, how
 // the loss is computed, which metrics judge a model, and what a prediction is. Other packages use
-// the fields of a row, and never test which task it is. To add a task, write a row of the table and
-// a file with its functions.
+// the fields of a row, and never test which task it is. A new task is a row and a file.
 package task
 
 import (
@@ -23,19 +22,14 @@ type Task struct {
 	Has  string // words for messages that say what a vertex or a link has, such as a class
 	Loss string // name of the loss
 
-	DType string // element type of labels.npy and of predictions
-	// whether a label has a number for each output of the model, and not a single number
-	Wide bool
-	// whether outputs are numbers, which Scale.Undo scales back; otherwise they are scores of
-	// classes
-	Numbers bool
+	DType   string // element type of labels.npy and of predictions
+	Wide    bool   // a label has a number for each output of the model, not a single number
+	Numbers bool   // outputs are numbers, scaled back by Scale.Undo, not scores of classes
 	Column  string // name of the label's column in tables; not used if Wide is set
 	File    string // name of the file of the seeds' labels in a directory of minibatches
 	Metrics []*Metric
-	// whether seeds are links and outputs are embeddings, with the width of hidden rows
-	Embeds bool
-	// Whether links are ranked among negatives. If Embeds is set and Ranks is not, each link has a
-	// label.
+	Embeds  bool // seeds are links, and outputs are embeddings with the width of hidden rows
+	// Links are ranked among negatives. If Embeds is set and Ranks is not, each link has a label.
 	Ranks bool
 
 	// Minibatch computes the loss of a minibatch.
@@ -49,12 +43,10 @@ type Task struct {
 
 	// Fault returns what is wrong with a label, or "" if the label is valid.
 	Fault func(label []byte, outputs int) string
-	// Facts returns the number of sums over labels alone that the task's metrics need
-	// (Tally.Facts).
+	// Facts returns the number of sums over labels alone that metrics need (Tally.Facts).
 	Facts func(outputs int) int
-	// Truth reports whether label is one, or stands for no label. A vertex without a label is not
-	// used as a seed and is not judged. Unless facts is nil, Truth also adds to facts what the
-	// label contributes.
+	// Truth reports whether label is a known one. A vertex without a label is not used as a seed
+	// and is not judged. Unless facts is nil, Truth also adds to facts what the label contributes.
 	Truth func(label []byte, facts []float64) bool
 	// Class returns the class of a label, or -1. It is nil if a label of the task is not a single
 	// class.
@@ -67,8 +59,7 @@ type Task struct {
 	// probabilities for the outputs z.
 	Predict       func(label []byte, z []float32)
 	Probabilities func(y, z []float32)
-	// Cells appends the text of a label to line, as cells of a table. The function name returns the
-	// name of a class.
+	// Cells appends the text of a label to line. The function name returns a class's name.
 	Cells func(line []string, label []byte, name func(class int) string) []string
 }
 
@@ -80,10 +71,9 @@ func Register(t *Task) (remove func()) {
 	return func() { tasks = slices.DeleteFunc(tasks, func(o *Task) bool { return o == t }) }
 }
 
-// LossFunc is a function that returns the loss of n rows of logits with labels [n], and the Sums of
-// the predictions. The loss is added up over the rows and divided by globalSeeds. It writes the
-// gradient to dlogits, unless dlogits is an empty Matrix. If there are no rows, all results are
-// zero. Waits for the device.
+// LossFunc returns the loss of n rows of logits with labels [n], added up and divided by
+// globalSeeds, and the Sums of the predictions. It writes the gradient to dlogits, unless dlogits
+// is an empty Matrix. If there are no rows, all results are zero. Waits for the device.
 type LossFunc func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte,
 	globalSeeds int) Stats
 
@@ -91,8 +81,7 @@ type LossFunc func(dev compute.Device, dlogits, logits compute.Matrix, labels []
 type QueuedLossFunc func(dev compute.Accelerator, dlogits, logits compute.Matrix, labels []byte,
 	globalSeeds int, to *compute.QueuedLoss)
 
-// Stats are the loss and the sums of a minibatch. If ranks share a minibatch, they may be one
-// rank's share.
+// Stats are the loss and the sums of one minibatch, or one rank's share of them.
 type Stats struct {
 	Loss float64 // sum over seeds, divided by the number of seeds of all ranks
 	Sums
@@ -106,9 +95,8 @@ func Find(name string) *Task {
 	return nil
 }
 
-// Stored returns the task whose form the labels in labels.npy have, for a graph of the task called
-// name. For None it is Multiclass. For all tasks of links it is Links, in which vertices have no
-// labels.
+// Stored returns the task whose form the labels in labels.npy have. For None it is Multiclass. For
+// all tasks of links it is Links, in which vertices have no labels.
 func Stored(name string) *Task {
 	switch t := Find(name); {
 	case t == nil:
@@ -120,8 +108,7 @@ func Stored(name string) *Task {
 	}
 }
 
-// Labelling returns the task called name if links have labels in this task. Otherwise it returns
-// nil.
+// Labelling returns the task called name if links have labels in it, and otherwise nil.
 func Labelling(name string) *Task {
 	if t := Find(name); t != nil && t.Embeds && !t.Ranks {
 		return t
@@ -221,9 +208,8 @@ func CheckClasses(name string, classes int, vertices int64) error {
 	return nil
 }
 
-// Choose returns the metric called asked. If asked is "auto", it returns the task's metric that is
-// meant for just this number of outputs. If there is no such metric, it returns the task's first
-// metric.
+// Choose returns the metric called asked. For "auto" it returns the task's metric that is only for
+// this number of outputs. If there is none, it returns the task's first metric.
 func (t *Task) Choose(asked string, outputs int) (*Metric, error) {
 	usual := t.Metrics[0]
 	for _, m := range t.Metrics {

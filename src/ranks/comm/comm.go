@@ -8,9 +8,8 @@
 //	  engine ──────────────┴─ MPI_Ialltoallv ── test ── test ── done ─┐
 //	  waiter ─────────────────────────────── request.Wait() ──────────┴─ buffers may be used again
 //
-// All ranks must start the same operations on a communicator in the same order. The order between
-// operations of different communicators does not matter. The package knows nothing about graphs,
-// features or training.
+// All ranks must start the operations on one communicator in the same order. Operations on
+// different communicators may be in any order. The package knows no graphs, features or training.
 package comm
 
 import (
@@ -94,11 +93,10 @@ type Comm interface {
 	Node() (Comm, error)
 
 	// Abort ends the job because this rank has failed with cause; the error names the rank. It
-	// returns at once and may be called from any goroutine. If ranks are goroutines, all pending
-	// and later requests of every rank, on any communicator, end with an error that wraps
-	// ErrAborted and the cause. When such a Wait returns, the buffers of the request are no longer
-	// in use. Under MPI, requests may never end, because the processes are about to end. Only the
-	// first call in a job has an effect.
+	// returns at once. Any goroutine may call it; only the first call in a job has an effect. If
+	// ranks are goroutines, all pending and later requests of every rank then end with an error
+	// that wraps ErrAborted and the cause, and when Wait returns, the buffers are no longer in use.
+	// Under MPI, requests may never end, because the processes are about to end.
 	Abort(cause error)
 
 	// Free releases a communicator made by Dup, Split or Node whose requests have all been waited
@@ -108,12 +106,11 @@ type Comm interface {
 }
 
 // Then is a second payload that follows the rows of an all-to-all, here called the first rows.
-// SendRows[r] rows of Send go to rank r. Send has the rows for all ranks, in rank order without
-// gaps. If ToAll is set, Send has rows only once, and every rank gets the rows at its beginning. A
-// rank that gets no first rows from another gets no message from it, and so no second payload. The
-// caller must not change SendRows until Wait returns. When the first rows of all ranks have
-// arrived, Expect is called once, on any goroutine. It must return the receive buffer and the
-// number of rows that each rank sends. Wait returns the error of Expect.
+// SendRows[r] rows of Send go to rank r; Send has them in rank order without gaps. If ToAll is set,
+// every rank gets the rows at the beginning of Send. A rank that gets no first rows from another
+// gets no second payload either. The caller must not change SendRows until Wait returns. When all
+// first rows have arrived, Expect is called once, on any goroutine. It must return the receive
+// buffer and the number of rows that each rank sends. Wait returns the error of Expect.
 type Then struct {
 	Send     []byte
 	SendRows []int
@@ -194,8 +191,7 @@ func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBy
 	return checkRows("alltoallv: receive", size, recv, recvRows, rowBytes)
 }
 
-// CheckAllgatherv does what CheckAlltoallv does, for an all-gather. The argument rank is the
-// caller's rank.
+// CheckAllgatherv is CheckAlltoallv for an all-gather. The argument rank is the caller's rank.
 func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes int) error {
 	if rowBytes <= 0 {
 		return fmt.Errorf("allgatherv: a row has %d bytes; it needs at least 1", rowBytes)
@@ -214,8 +210,7 @@ func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes
 	return nil
 }
 
-// same reports whether two buffers begin at the same address. Start methods refuse such buffers.
-// Other overlaps are not detected, because they are not as cheap to check.
+// same detects overlapping buffers only if they begin at the same address, which is cheap to check.
 func same(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
 
 func checkRows(what string, size int, buf []byte, rows []int, rowBytes int) error {

@@ -5,17 +5,15 @@ import (
 	"sync"
 )
 
-// group is a communicator among ranks that are goroutines of one process. A meeting is one
-// collective operation: the k-th operation of each rank on the communicator belongs to the k-th
-// meeting.
+// group is a communicator among goroutines. A meeting is one collective operation: the k-th
+// operations of all ranks on the communicator form meeting k.
 //
 //	open  ┌ meeting 7: ranks 0, 2 joined   ┐ ┌ meeting 8: 2   ┐        next = [8 7 9]
 //	      └ posts [0] [1] [2]              ┘ └ posts ...      ┘
 //
 // A rank that joins a meeting copies rows between itself and the ranks that joined earlier. So the
-// ranks share the copying, and nothing runs in the background. A meeting is complete when all ranks
-// have joined and copied. It is reused when all ranks have called Wait, so in the long run nothing
-// is allocated.
+// ranks share the copying. A meeting is complete when all ranks have joined and copied. It is
+// reused when all have called Wait, so in the long run nothing is allocated.
 type group struct {
 	world *World
 	id    int   // number of the communicator; 0 is the world
@@ -96,8 +94,7 @@ func (g *group) start(rank int, c call) (*post, error) {
 func (p *post) exchange(earlier []int) {
 	s, g := p.meeting, p.meeting.group
 	complete := false
-	// this must run even after a panic, because other ranks wait for the copying to end
-	defer func() {
+	defer func() { // also after a panic, because other ranks wait for the copying to end
 		g.mu.Lock()
 		if s.copying--; s.copying == 0 {
 			g.idle.Broadcast()
@@ -110,8 +107,7 @@ func (p *post) exchange(earlier []int) {
 		}
 	}()
 	if err := s.meet(p, earlier); err != nil {
-		// this rank has not copied its rows, so the operation must never complete
-		g.world.Abort(err)
+		g.world.Abort(err) // this rank has not copied, so the operation never completes
 		return
 	}
 	g.mu.Lock()
@@ -156,8 +152,7 @@ func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	}
 	earlier = s.joined
 	s.joined = append(s.joined, rank)
-	// ranks join meetings in order, so no younger meeting is full before this one
-	if len(s.joined) == len(g.ranks) {
+	if len(s.joined) == len(g.ranks) { // ranks join meetings in order, so meetings fill up in order
 		g.open = append(g.open[:0], g.open[1:]...)
 		g.base++
 	}
@@ -202,9 +197,8 @@ func (g *group) claim(pending *bool) {
 	}
 }
 
-// settle blocks until the operation is complete or the job has failed. After a failure it still
-// waits until no rank copies into or out of the buffers, because these then belong to the caller
-// again.
+// settle blocks until the operation is complete or the job has failed. Even after a failure it
+// waits until no rank copies into or out of the buffers, which then belong to the caller again.
 func (p *post) settle() error {
 	g := p.meeting.group
 	g.claim(&p.pending)

@@ -114,8 +114,7 @@ func (m *member) Free() error {
 	return nil
 }
 
-// misuse adds the rank and the number of the communicator to err, which says what is wrong with the
-// arguments.
+// misuse adds the rank and the communicator's number to an error about wrong arguments.
 func (m *member) misuse(err error) error {
 	return fmt.Errorf("rank %d of communicator %d: %w", m.rank, m.group.id, err)
 }
@@ -128,8 +127,7 @@ func offsets(at, rows []int) {
 	}
 }
 
-// meet checks that the arguments of p fit those of the ranks in earlier, and copies the rows that
-// they send each other.
+// meet checks that p fits the ranks that joined earlier, and copies the rows between them and p.
 func (s *meeting) meet(p *post, earlier []int) error {
 	for _, r := range earlier {
 		q := &s.posts[r]
@@ -185,8 +183,7 @@ func (p *post) describe() string {
 	return p.kind
 }
 
-// finish does the part of an operation that needs the rows of all ranks. The last rank to have
-// copied calls it.
+// finish does the work that needs the rows of all ranks. The last rank to have copied calls it.
 func (s *meeting) finish() error {
 	switch s.posts[0].kind {
 	case alltoallThen:

@@ -12,9 +12,8 @@ import (
 type SumMode int
 
 const (
-	// SumReproducible up to MaxReproducible ranks, SumFast with more ranks
-	SumAuto         SumMode = iota
-	SumReproducible         // in rank order: the same result with every Comm
+	SumAuto         SumMode = iota // SumReproducible up to MaxReproducible ranks, else SumFast
+	SumReproducible                // in rank order: the same result with every Comm
 	// SumFast adds by StartAllreduceSum. The last bit depends on the implementation and its
 	// algorithm.
 	SumFast
@@ -68,9 +67,8 @@ func AddInto(sum, x []float32) {
 	}
 }
 
-// Summer adds vectors over all ranks, several at a time. The bits of the sum are the same on all
-// ranks and with every implementation of Comm (docs/design/07-reproducible-numbers.md). A vector
-// passes through these steps:
+// Summer adds vectors over all ranks, several at a time, with the same bits on all ranks and with
+// every Comm (docs/design/07-reproducible-numbers.md). A vector passes through these steps:
 //
 //	           caller       adder of this rank                     caller
 //	Start ──> all-to-all ──> add the slices in rank order ──> all-gather ──> Wait
@@ -87,11 +85,10 @@ type Summer struct {
 	scatter, gather Comm // gather is nil if sums are not reproducible
 	add             func(sum, x []float32)
 	halves          Halves
-	// buffers of the adder: a piece of a sum, and one rank's numbers for it
-	total, one []float32
-	queue      chan *Sum     // vectors whose slices are under way, oldest first
-	stopped    chan struct{} // closed when the adder has returned
-	sent       int64         // bytes that all ranks have sent each other
+	total, one      []float32     // buffers of the adder: a piece of a sum, and a rank's part of it
+	queue           chan *Sum     // vectors whose slices are under way, oldest first
+	stopped         chan struct{} // closed when the adder has returned
+	sent            int64         // bytes that all ranks have sent each other
 
 	mu      sync.Mutex
 	free    []*Sum
@@ -104,14 +101,11 @@ type Sum struct {
 	owner *Summer
 	buf   []float32
 	exact int // number of floats at the start of buf that are not rounded
-	// [size] this rank's slice of the vector of every rank, in rank order. The sum replaces the
-	// first of them.
+	// [size] this rank's slice of each rank's vector, in rank order. The sum replaces the first.
 	slices []float32
-	// With halves, packed has buf in the form in which it is sent, and packedSlices is used instead
-	// of slices.
+	// With halves: packed has buf as it is sent, and packedSlices is used instead of slices.
 	packed, packedSlices []uint16
-	// [size] number of floats, or of halves, that this rank sends to each rank, and that it
-	// receives from each rank.
+	// [size] number of floats, or halves, sent to each rank, and received from each rank.
 	sendRows, recvRows []int
 	ready              chan struct{} // holds a token when the adder has set moving or err
 	moving             Request       // the collective that was started last
@@ -148,9 +142,8 @@ func NewSummer(c Comm, o SumOptions) (*Summer, error) {
 // Reproducible reports whether the sums of s are added in rank order.
 func (s *Summer) Reproducible() bool { return s.gather != nil }
 
-// Sent returns the bytes that all ranks have sent each other for the vectors so far. Sums by
-// StartAllreduceSum count as if they were added in rank order, because their bytes are not known,
-// and no method sends fewer.
+// Sent returns the bytes that all ranks have sent each other for the vectors so far. Sums by the
+// library count as if they were added in rank order, because their bytes are not known.
 func (s *Summer) Sent() int64 { return s.sent }
 
 // Start begins to replace buf by its sum over all ranks. Every rank must start vectors of the same
@@ -192,8 +185,7 @@ func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	return sum
 }
 
-// The method end returns the index at which the slice of rank r ends in a vector, in the form in
-// which the vector is sent.
+// The method end returns where the slice of rank r ends in a vector, in the form that is sent.
 func (s *Summer) end(sum *Sum, r int) int {
 	end := sliceEnd(len(sum.buf), r, s.scatter.Size())
 	if s.halves != nil {
@@ -206,8 +198,7 @@ func (s *Summer) end(sum *Sum, r int) int {
 // not rounded take two halves each; the argument exact says how many these are.
 func halvesEnd(n, exact int) int { return n + min(n, exact) }
 
-// pack converts a vector to the form in which it is sent: the first floats unchanged, as many as
-// exact says, and the others as bfloat16.
+// pack converts a vector for sending: the first numbers stay float32, the others become bfloat16.
 func (s *Summer) pack(dst []uint16, x []float32, exact int) {
 	exact = min(exact, len(x))
 	copy(mem.Bytes(dst), mem.Bytes(x[:exact]))
@@ -252,16 +243,14 @@ func (s *Summer) addSlices(sum *Sum) []float32 {
 	return total
 }
 
-// addedAtOnce is the number of packed numbers that are added at a time. These are few enough to
-// stay in a core's cache.
+// addedAtOnce is how many packed numbers are added at a time: few enough to stay in a core's cache.
 const addedAtOnce = 4096
 
 // addPacked is addSlices for a packed vector.
 func (s *Summer) addPacked(sum *Sum) []uint16 {
 	rank, size := s.scatter.Rank(), s.scatter.Size()
 	first, end := sliceEnd(len(sum.buf), rank-1, size), sliceEnd(len(sum.buf), rank, size)
-	// the variable whole counts the numbers in the slice that are not rounded, and own the halves
-	// of the slice
+	// the variable whole counts exact numbers of the slice, and own the halves of the slice
 	whole, own := max(0, sum.exact-first), sum.recvRows[rank]
 	for lo := 0; lo < end-first; lo += addedAtOnce {
 		n, exact, at := min(addedAtOnce, end-first-lo), max(0, whole-lo), halvesEnd(lo, whole)

@@ -9,10 +9,9 @@ import (
 	"halognn/src/base/mem"
 )
 
-// World is a job whose ranks are goroutines of this process. They communicate as under MPI, but do
-// not need it; this is for tests, debuggers and laptops. World checks more than MPI. If operations
-// or counts of two ranks do not match, or if a rank returns while others wait for it, the job ends
-// with an error that names both ranks.
+// World is a job whose ranks are goroutines of this process, for tests, debuggers and laptops
+// without MPI. It checks more than MPI does. If operations or counts of two ranks do not match, or
+// if a rank returns while others wait for it, the job ends with an error that names both ranks.
 type World struct {
 	// NodeSize is the number of consecutive ranks that pretend to share a node; 0 means all ranks.
 	// Set it before the first Node.
@@ -125,16 +124,14 @@ func (w *World) late(returned <-chan struct{}) <-chan struct{} {
 	return over
 }
 
-// RunRank calls f and passes its error to done. It calls done even if f panics or ends its
-// goroutine.
+// RunRank calls f and passes its error to done, even if f panics or ends its goroutine.
 func RunRank(f func() error, done func(error)) {
 	err := errors.New("the goroutine exited before it was done (was t.FailNow called in it?)")
 	defer func() { done(err) }()
 	err = mem.Contain(f)
 }
 
-// leave records that the function of world rank r has returned. It ends the job if other ranks wait
-// for this rank.
+// leave records that world rank r has returned, and ends the job if others wait for it.
 func (w *World) leave(r int) {
 	w.mu.Lock()
 	groups := append([]*group(nil), w.groups...) // no communicator made after this can include r

@@ -24,12 +24,11 @@
 // # Foresight
 //
 // What an item does at one station, called the gate, may depend on later items that have already
-// reached the gate. A look-ahead cache needs this. The gate is the station with Arrive; if there is
-// none, it is the first station. With Ahead > 0 there are Depth+1+Ahead slots. Item i passes the
-// gate when item i+Ahead has reached the gate and item i-Depth-1 has been consumed, so at most
-// Depth+1 items are beyond the gate. If the next run continues this one (RunOn), the last items of
-// this run depend on the first items of the next run. So those first items pass all stages before
-// the gate in this run.
+// reached the gate. A look-ahead cache needs this. The gate is the station with Arrive or, if there
+// is none, the first station. With Ahead > 0 there are Depth+1+Ahead slots. Item i passes the gate
+// when item i+Ahead has reached it and item i-Depth-1 has been consumed, so at most Depth+1 items
+// are beyond the gate. If the next run continues this one (RunOn), its first items pass the stages
+// before the gate in this run.
 //
 // # Schedule
 //
@@ -38,10 +37,9 @@
 // within one tick the older item first. The number g is C if Depth is 0, and otherwise the smallest
 // g for which Depth*g >= C (see Schedule). If Depth >= C, g is 1, and every tick has one start of
 // each collective. The order depends only on these numbers and on the number of items. One
-// goroutine, the issuer, makes all starts in this order, and before each start waits until the item
-// is ready. So ranks that agree on the numbers issue the same sequence, whatever their speed and
-// pool. Local and ordered stages take no tick. Ranks may differ in local and ordered stages, and in
-// Ahead if B = 0.
+// goroutine, the issuer, makes all starts, and waits before each until the item is ready. So ranks
+// that agree on the numbers issue the same sequence, whatever their speed and pool. Local and
+// ordered stages take no tick. Ranks may differ in these stages, and in Ahead if B = 0.
 //
 // # No deadlock
 //
@@ -105,8 +103,7 @@
 //
 // A peer that has not failed itself gets an error from a request, in a waiter or in consume. This
 // error fails its own run, and its OnFail finds the job already aborted. Every such error comes
-// after the abort that caused it. So the first abort has the cause of the failure, and not a
-// consequence.
+// after the abort that caused it. So the first abort names a cause.
 //
 // ErrStop stops all ranks after the same item. This is not a failure, so OnFail is not called.
 package pipeline
@@ -152,18 +149,15 @@ type Stage[T any] struct {
 	// another. It may be nil.
 	Finish func(*T) error
 
-	// Arrive makes this station the gate. It is called when an item has reached the station, for
-	// one item after another, on the goroutine that calls Ordered or Start. That goroutine calls
-	// Arrive for item i+Options.Ahead before it calls Ordered or Start for item i. If Arrive is nil
-	// in all stages, the first station is the gate.
+	// Arrive makes this station the gate. It is called for one item after another when the item has
+	// reached the station, on the goroutine of Ordered or Start, and for item i+Options.Ahead
+	// before these run for item i. If it is nil in all stages, the first station is the gate.
 	Arrive func(*T) error
 }
 
 // Options sets how many items are prepared at a time, and by whom.
 type Options struct {
-	// number of items beyond the gate that may wait to be consumed; with 0 nothing is prepared
-	// ahead
-	Depth   int
+	Depth   int // number of items beyond the gate that wait to be consumed; 0 is synchronous
 	Workers int // goroutines for local stages; 0 means one per CPU
 
 	// Ahead is the number of later items that must have reached the gate before an item passes it;
@@ -223,8 +217,7 @@ type Pipeline[T any] struct {
 
 	running atomic.Bool
 	run     *run
-	// [stations] carries slots from the issuer to each waiter; new in each Run
-	started []chan *slot[T]
+	started []chan *slot[T] // [stations] from the issuer to each waiter; new in each Run
 
 	mu      sync.Mutex
 	pending byAge[T] // items whose next chain may run
@@ -237,9 +230,8 @@ type Pipeline[T any] struct {
 // slot is the place of one item in flight. Goroutines pass it on to each other, so it has one owner
 // at a time.
 type slot[T any] struct {
-	item *T
-	// [stages] calls Local, Ordered or Start with the item of this slot; made once
-	call    []func() error
+	item    *T
+	call    []func() error  // [stages] calls Local, Ordered or Start with the item; made once
 	finish  []func() error  // [stages] calls Finish with the item; nil if the stage has no Finish
 	arrive  func() error    // calls Arrive with the item; nil if no stage has Arrive
 	took    []time.Duration // [stages] time that each stage took
@@ -254,9 +246,8 @@ type slot[T any] struct {
 	done  chan struct{} // a token says that the last chain is complete; the consumer receives it
 }
 
-// New makes a pipeline of the given stages. The argument items has Depth+1+Ahead items, one for
-// each slot. If several arguments are wrong, the error names all of them. Call Close when the
-// pipeline is no longer needed.
+// New makes a pipeline of the given stages over Depth+1+Ahead items, one for each slot. The error
+// names all wrong arguments. Call Close when the pipeline is no longer needed.
 func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) {
 	if err := check(items, stages, o); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)

@@ -57,9 +57,8 @@ func (p *Pipeline[T]) closePool() {
 	}
 }
 
-// submit makes the slot's next chain pending, so that a goroutine of the pool runs it. It does not
-// wait for a free goroutine. If all are busy, the first goroutine that finishes a chain takes the
-// oldest pending item.
+// submit makes the slot's next chain pending. It does not wait for a free goroutine: if all are
+// busy, the first one to finish a chain takes the oldest pending item.
 func (p *Pipeline[T]) submit(s *slot[T]) {
 	p.mu.Lock()
 	heap.Push(&p.pending, s)
@@ -81,8 +80,7 @@ func (p *Pipeline[T]) submit(s *slot[T]) {
 	}
 }
 
-// byAge is a heap of slots, by the age of their items, the oldest first. If many items are prepared
-// ahead, it may hold thousands of slots.
+// byAge is a heap of slots, that with the oldest item first. It may hold thousands of slots.
 type byAge[T any] []*slot[T]
 
 func (h byAge[T]) Len() int           { return len(h) }
@@ -120,8 +118,7 @@ func (p *Pipeline[T]) workLoop() {
 	}
 }
 
-// runChain runs the local stages of the slot's next chain, one after the other. It returns false if
-// the run has ended.
+// runChain runs the slot's local stages in turn. It returns false if the run has ended.
 func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 	for i := p.chains[s.chain][0]; i < p.chains[s.chain][1]; i++ {
 		if r.ended() {
@@ -137,8 +134,7 @@ func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 	return true
 }
 
-// dispatch runs the slot's next chain on the pool. If the chain has no stages, it hands the slot on
-// at once.
+// dispatch runs the slot's next chain on the pool, or hands the slot on if the chain is empty.
 func (p *Pipeline[T]) dispatch(s *slot[T]) {
 	if c := p.chains[s.chain]; c[0] < c[1] {
 		p.submit(s)
@@ -148,8 +144,7 @@ func (p *Pipeline[T]) dispatch(s *slot[T]) {
 }
 
 // chainDone hands the slot to the next station or, after the last chain, to the consumer. Neither
-// send blocks: a slot has one owner, so there is one token at most, and both channels have room for
-// it.
+// send blocks, because a slot has one owner and both channels have room for one token.
 func (p *Pipeline[T]) chainDone(s *slot[T]) {
 	k := s.chain
 	s.chain++

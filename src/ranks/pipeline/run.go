@@ -81,11 +81,10 @@ func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *
 }
 
 // RunOn is like Run, but also prepares the first items of the next call, because the last items of
-// this call may depend on them (see Options.Ahead). The next call must have at least nextItems
-// items, and up to Options.Ahead of these are prepared in this call, as items n, n+1, and so on.
-// They reach the gate, where Arrive is called, and stay in their slots. The next call takes them as
-// its items 0, 1 and so on, and does not prepare them again. If a call ends with an error or
-// ErrStop, no items are prepared for the next call.
+// this call may depend on them (Options.Ahead). Of the next call's nextItems items, or more, up to
+// Options.Ahead are prepared as items n, n+1, and so on. They reach the gate, where Arrive is
+// called, and stay in their slots. The next call takes them as its items 0, 1 and so on. A call
+// that ends with an error or ErrStop leaves no such items.
 func (p *Pipeline[T]) RunOn(
 	ctx context.Context, n, nextItems int,
 	prepare func(i int, item *T), consume func(i int, item *T) error,
@@ -294,11 +293,10 @@ const (
 	over                // the run has failed
 )
 
-// await waits until item i is ready. A token in the channel of the slot always means item i, and
-// not the earlier item of this slot, because that one has already passed the station: the issuer
-// follows the schedule, and an ordered stage takes items in order. The argument limit points to the
-// number of items that reach the station if the run stops early. Later items may have left tokens
-// too, so await returns skipped for them.
+// await waits until item i is ready. A token in the slot's channel means item i and not its earlier
+// item, which has passed the station: the issuer follows the schedule, and an ordered stage takes
+// items in order. The argument limit points to the number of items that reach the station if the
+// run stops early. Later items may have left tokens too; await returns skipped for them.
 func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {
 	select {
 	case <-ready:
@@ -399,8 +397,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		}
 		p.waited, p.took = p.ends(Wait, i, begin), s.took
 		err := mem.Contain(consumeItem)
-		// after a stop the gate gets no more tokens, so that no rank starts more collectives than
-		// its peers
+		// after a stop the gate gets no token, so that no rank starts more than its peers
 		if err == nil {
 			r.leave()
 		}

@@ -8,11 +8,10 @@ type Order struct {
 	Collectives int // number of collectives of an item
 	Depth       int
 
-	// Before is the number of an item's collectives that come before the gate. Ahead is the number
-	// of later items that must have reached the gate before an item passes it. Both may be 0.
-	// Parked is the number of first items whose collectives before the gate were started in the
-	// previous run. Next is the number of items of the next run whose collectives before the gate
-	// are started in this run.
+	// Before is the number of an item's collectives before the gate. Ahead is the number of later
+	// items that must have reached the gate before an item passes it. Both may be 0. Parked first
+	// items have started the collectives before the gate in the previous run. Next items of the
+	// next run start theirs in this run.
 	Before, Ahead, Parked, Next int
 }
 

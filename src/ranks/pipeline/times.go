@@ -24,8 +24,7 @@ func (p *Pipeline[T]) begins(name string) (b begun) {
 	return b
 }
 
-// The method ends reports that a stage, or a wait, of an item has ended. It returns the time that
-// this took.
+// The method ends reports that a stage, or a wait, of an item has ended, and returns its time.
 func (p *Pipeline[T]) ends(name string, item int, b begun) time.Duration {
 	took := time.Since(b.at)
 	if p.options.Observe != nil {

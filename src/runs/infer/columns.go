@@ -92,7 +92,7 @@ func blockColumns(cols, fit int) int {
 // and then to the function store. If store is nil, it returns the rows instead. Collective.
 func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, inspect, store putRows,
 ) (out layerRows, err error) {
-	// // the chunks of inference in memory, so that the bits are the same
+	// the chunks of inference in memory, so that the bits are the same
 	chunks := s.chunks(rows.rowBytes())
 	sums, err := s.makeRows(rows.cols, rows.block, rows.of)
 	if err != nil {

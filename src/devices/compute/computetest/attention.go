@@ -416,9 +416,11 @@ func (b *bench) vectors(n int, ends []int32) compute.Vectors {
 	return compute.Vectors{Data: b.zeros(1, n).Data, Stride: 4, Ends: ends, Sources: ends}
 }
 
-// gap is the number of unused elements between two vectors
+// groupedPairs scores the pairs of several groups, each with its own vector, in one call. It
+// compares the results with a call for each group alone. The groups include one without rows, one
+// without edges, and one with several chunks of rows.
 func groupedPairs(b *bench) []result {
-	const heads, width, gap = 3, 5, 2 // numbers between vectors
+	const heads, width, gap = 3, 5, 2 // gap is the number of unused elements between two vectors
 	const cols = heads * width
 	shapes := []struct{ segments, sources, degree int }{
 		{7, 9, 4}, {0, 0, 0}, {3, 2, 0}, {2*compute.ChunkRows + 50, 40, 3}, {5, 700, 6}}

@@ -276,9 +276,11 @@ func segmentSums(b *bench, s compute.Segments, sources, cols int, add bool) []re
 	}
 }
 
-// number of rows of dh to which no edge refers
+// segmentMaxima computes maxima of numbers of which only few are different, so that most columns
+// have several equal maxima. There is also a NaN. The gradient must go to the row of the first edge
+// with the maximum.
 func segmentMaxima(b *bench, s compute.Segments, sources, cols int) []result {
-	const spare = 3 // rows of dh that no edge can refer to
+	const spare = 3 // number of rows of dh to which no edge refers
 	h, dout := b.normal(sources*cols), b.normal(s.Len()*cols)
 	for i := range h {
 		h[i] = float32(math.Round(float64(h[i])))

@@ -34,7 +34,7 @@ import (
 // Options say which device Open opens and how much of its memory it uses.
 type Options struct {
 	Device int // number of the device; -1: the device for LocalRank
-	Memory int // bytes of the arena; 0: the free bytes, less a reserve, divided by Sharing
+	Memory int // bytes of the arena; 0: the bytes in Free, less a reserve, divided by Sharing
 	// bytes that were free before any process allocated its arena; 0: the bytes that are free now
 	Free    int
 	Sharing int // number of processes that share the device; 0 means 1

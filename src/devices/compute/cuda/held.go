@@ -21,11 +21,12 @@ import (
 // Kernels read rows in this device's memory directly. Other rows are in the memory of peers and are
 // fetched from there.
 type heldRows struct {
-	table       int
-	rowBytes    int
-	p           unsafe.Pointer // address of own rows, which are rows [first, end) of the table
-	first, end  int
-	block, size int // rows in the memory of peers
+	table      int
+	rowBytes   int
+	p          unsafe.Pointer // address of own rows, which are rows [first, end) of the table
+	first, end int
+	// block of the arena; kept when the cache changes, because peers may still read it
+	block, size int
 	peers       []reached
 	align       int // alignment in bytes that all rows of peers have
 }

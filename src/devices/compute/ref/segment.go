@@ -22,8 +22,7 @@ func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 	}
 }
 
-// larger reports whether x replaces the maximum most. A NaN counts as larger than any number, and
-// nothing replaces it.
+// larger reports whether x replaces the maximum most. A NaN replaces numbers and is not replaced.
 func larger(x, most float32) bool { return most == most && !(x <= most) }
 
 // SegmentMax implements compute.Device.

@@ -115,9 +115,11 @@ func (f *following) finish() error {
 // wait to be matched.
 const gatheredBytes = 900
 
-// lengths has one byte from each rank, the number of its rows; got has the second payload
+// gathered is an all-to-all in which every rank sends the same rows to all ranks. The first payload
+// has the number of these rows.
 type gathered struct {
-	lengths, got []byte // lengths: one byte from each rank; got: the second payload
+	// lengths has one byte from each rank, the number of its rows; got has the second payload
+	lengths, got []byte
 	rows         []int
 	request      comm.Request
 }
