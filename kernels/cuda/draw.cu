@@ -8,16 +8,16 @@
 // allow, and threads read the real numbers from the header. No block waits for another. The kernels
 // are:
 //
-//	locate    rows of the destinations; edges by piece, then before each piece
-//	rows      the row pointers
-//	draw      neighbours, or draw_least, by numbers; each edge claims its neighbour in the map by
-//	          n + its number, the smallest claim wins; a vertex of the frontier has its local number
-//	          there, which is smaller
-//	resolve   what the map says of each edge; winners by piece, then before each piece
-//	number    local numbers: that of a new vertex is n + the winners before its edge
-//	finish    weights of edges, and their order by part
-//	count, offset, fill, order, order_long   the transpose
-//	lack, list   vertices whose rows lie elsewhere
+//	locate    finds the rows of destinations; counts edges by piece, and before each piece
+//	rows      writes the row pointers
+//	draw      (or draw_least) draws neighbours; each edge claims its neighbour in the map by the
+//	          number n + edge, where n is the number of vertices so far; the smallest claim wins; in
+//	          the entry of a known vertex is its local number, which is smaller than all claims
+//	resolve   reads the map for each edge; counts edges that won, by piece and before each piece
+//	number    gives a new vertex the local number n + (number of winning edges before its edge)
+//	finish    computes the weights of edges, and orders edges by part
+//	count, offset, fill, order, order_long   make the transpose
+//	lack, list   list the vertices whose rows are not resident
 //
 // A piece is PIECE consecutive items, which one warp counts. The map has an entry for each vertex
 // of the graph and is never cleared. An entry begins with a tag, which is smaller in each minibatch

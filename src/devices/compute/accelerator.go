@@ -224,7 +224,7 @@ type StagingBuffer interface {
 	Send(in *Inputs) error
 	// Reserve makes room for inputs like in and somewhat larger ones, so that Send need not do it.
 	// In pinned memory it makes room for inputs that are larger by the factors in g. This room has
-	// at most as many bytes as the argument most says, and no more than the host has free. If Send
+	// at most the number of bytes in the argument most, and no more than the host has free. If Send
 	// finds too little room, it does what Reserve does.
 	Reserve(in *Inputs, g Growth, most int) error
 	// After Open, kernels that are called read what was sent. It returns the wanted matrices, in

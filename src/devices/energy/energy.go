@@ -67,9 +67,9 @@ type Meter struct {
 // its memory.
 const mostWatts = 1000
 
-// At a power of mostWatts, a counter goes from 0 to its largest value in a certain time. In this
-// time it is read as many times as the constant reads says. The interval between two reads is at
-// least shortest, because reading a file takes a system call. It is at most longest.
+// At a power of mostWatts, a counter goes from 0 to its largest value in a certain time. The
+// constant reads is the number of reads in this time. The interval between two reads is at least
+// shortest, because reading a file takes a system call. It is at most longest.
 const (
 	reads    = 4
 	shortest = 100 * time.Millisecond

@@ -59,8 +59,7 @@ func (g *Gradient) addTerms(dev compute.Device, rows compute.Matrix) {
 }
 
 // joinsOwn is implemented by a Layer whose Backward computes its term for own rows in a matrix of
-// its own, if the method returns true. Backward then adds the other terms to this matrix, and needs
-// no Gradient.own.
+// its own, if the method returns true. Backward then adds the other terms to this matrix.
 type joinsOwn interface{ joinsOwn() bool }
 
 // addsOwn is implemented by a Layer whose Backward adds a matrix product for the destinations' own

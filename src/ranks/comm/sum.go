@@ -143,7 +143,7 @@ func NewSummer(c Comm, o SumOptions) (*Summer, error) {
 func (s *Summer) Reproducible() bool { return s.gather != nil }
 
 // Sent returns the bytes that all ranks have sent each other for the vectors so far. Sums by the
-// library count as if they were added in rank order, because their bytes are not known.
+// library count as if they were added in rank order, which sends the fewest bytes.
 func (s *Summer) Sent() int64 { return s.sent }
 
 // Start begins to replace buf by its sum over all ranks. Every rank must start vectors of the same

@@ -121,7 +121,7 @@ func (r *layerRows) onDevice(dev compute.Device) bool {
 		compute.CapabilitiesOf(dev).Accelerator == nil
 }
 
-// matrixOf returns the matrix whose elements of the type are in bytes.
+// matrixOf returns the matrix of the given type whose elements lie in bytes.
 func matrixOf(of compute.Elements, bytes []byte, rows, cols int) compute.Matrix {
 	m := compute.Matrix{Rows: rows, Cols: cols}
 	if of == compute.BF16s {

@@ -303,8 +303,9 @@ func (r *ranking) know() error {
 // knowEdges adds to the true partners the other ends of those edges of the sources that are not
 // links. Every rank scans the edges into its own vertices, which it holds in any topology. It sends
 // the other ends of these edges to the ranks that asked for a source, in rounds of bounded size. If
-// all edges turn out to be links, the session remembers it, and later calls do nothing. Memory: one
-// vertex id for each vertex of the graph, and one for each link of an own vertex. Collective.
+// all edges turn out to be links, the session remembers it, and later calls do nothing. Memory: a
+// number for each vertex of the graph, and a vertex id for each end of a link at an own vertex.
+// Collective.
 func (r *ranking) knowEdges() error {
 	if r.given != nil || r.of.AllEdgesAreLinks {
 		return nil

@@ -210,8 +210,8 @@ func (m *Model) learns(cols int) error {
 
 // rescaled returns a note if the features of the parts were standardized with other means and
 // deviations than those of the run. It returns "" if the scaling of the parts or of the run is not
-// known. Parts whose features were not standardized cannot be told from parts of older versions,
-// which did not record it.
+// known. Parts of older versions do not record the scaling, and look like parts whose features were
+// not standardized.
 func (m *Model) rescaled(s *shard.Shards) string {
 	of, trained := s.Origin.Scaling, m.About["scaling"]
 	if of == "" || trained == "" || of == trained {

@@ -79,7 +79,7 @@ type Choice struct {
 	// one
 	Device, Devices int
 	ID              string // id of the device, which is the same in all processes
-	// bytes of device memory that were free when the process chose the device
+	// bytes of device memory that were free when the process had made its context
 	Free int
 }
 
