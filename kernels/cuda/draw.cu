@@ -11,8 +11,8 @@
 //	locate    finds the rows of destinations; counts edges by piece, and before each piece
 //	rows      writes the row pointers
 //	draw      (or draw_least) draws neighbours; each edge claims its neighbour in the map by the
-//	          number n + edge, where n is the number of vertices so far; the smallest claim wins; in
-//	          the entry of a known vertex is its local number, which is smaller than all claims
+//	          number n + edge, where n is the number of vertices so far; the smallest claim wins;
+//	          the entry of a vertex that is already known is its local number, which is smaller
 //	resolve   reads the map for each edge; counts edges that won, by piece and before each piece
 //	number    gives a new vertex the local number n + (number of winning edges before its edge)
 //	finish    computes the weights of edges, and orders edges by part
