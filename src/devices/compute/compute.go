@@ -127,8 +127,7 @@ func InTiles(d Device, tiles int, work func(tile int)) {
 	}
 }
 
-// Peak is the measured peak rate of a device's arithmetic units, for independent multiply-adds on
-// registers.
+// Peak is a measured peak rate of a device, for independent multiply-adds on registers.
 type Peak struct {
 	ISA       string    `json:"isa"`                  // the instructions, such as "AVX-512"
 	Precision Precision `json:"precision"`            // of the factors

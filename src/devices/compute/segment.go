@@ -106,8 +106,7 @@ func CheckSegmentSum(out Matrix, s Segments, weights []float32, h Matrix, add bo
 		out.bytesWritten(add)}
 }
 
-// SegmentSumCompletedInParts defines what SegmentSumCompleted computes for float32. It calls a
-// kernel for each step.
+// SegmentSumCompletedInParts defines SegmentSumCompleted for float32, with a kernel for each step.
 func SegmentSumCompletedInParts(k Kernels, out Matrix, s Segments, weights []float32, h Matrix,
 	c Completion) {
 	k.SegmentSum(out, s, weights, h, false)

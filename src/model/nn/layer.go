@@ -130,8 +130,7 @@ type Hop struct {
 
 func (h *Hop) edges() int { return max(h.Edges, len(h.Forward.Indices)) }
 
-// edgeRows returns the features of the edges. If there are no edges, the matrix is empty but has
-// cols columns.
+// edgeRows returns the features of the edges. If there are none, it still has cols columns.
 func (h *Hop) edgeRows(cols int) compute.Matrix {
 	if h.EdgeRows.Cols == 0 {
 		return compute.Matrix{Cols: cols}

@@ -214,8 +214,7 @@ func (m *Model) Close() {
 	m.Params.free()
 }
 
-// Needs says which rows the input layer reads. The preparation of a minibatch gathers or aggregates
-// these rows.
+// Needs says which rows the input layer reads, so that preparing a minibatch makes only these.
 func (m *Model) Needs() Needs { return m.Config.Needs() }
 
 // Reserve makes room for layer l to run on the argument in. It reads only the counts and flags of
@@ -323,8 +322,7 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	return e
 }
 
-// The method below returns the buffer of the norm's input. Later the gradient with respect to this
-// input overwrites it.
+// The method below returns the buffer of the norm's input, which its gradient later overwrites.
 func (s *stage) below() *buffer {
 	if s.batch != nil {
 		return s.batch.x

@@ -86,8 +86,7 @@ const (
 type Config struct {
 	Kind   string // name in the table kinds
 	Layers int    // number of convolutions, >= 1
-	// Widths of features, of hidden rows and of logits, each >= 1. Hidden is not used with one
-	// layer.
+	// Widths of features, hidden rows and logits, each >= 1. One layer does not use Hidden.
 	In, Hidden, Out int
 	Dropout         float32 // probability in [0,1) of dropping a hidden activation; 0: none are
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
@@ -287,8 +286,7 @@ func (c Config) Adds() bool {
 	return n.OnlySums() || n.Averages
 }
 
-// Joins reports whether layers multiply own rows and aggregates in one product, on a device with
-// compute.PairKernels.
+// Joins reports whether own rows and aggregates take one product on a device with PairKernels.
 func (c Config) Joins() bool {
 	k := FindKind(c.Kind)
 	return k != nil && !c.Schema.Typed() && c.layer(0).Needs().Joined
@@ -297,8 +295,7 @@ func (c Config) Joins() bool {
 // LearnsRows reports whether the model is trained with rows of vertices without features.
 func (c Config) LearnsRows() bool { return c.Learns != nil }
 
-// Fixed returns the architecture for passes that do not train. In these, learned rows are read like
-// any other rows.
+// Fixed returns the architecture for passes that do not train. They read learned rows like others.
 func (c Config) Fixed() Config {
 	c.Learns = nil
 	return c

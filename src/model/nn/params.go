@@ -254,8 +254,7 @@ func (p *Params) StatsOf(header []float32) task.Stats {
 	return StatsIn(header)
 }
 
-// StatsIn returns the Stats in a header on the host. Unlike StatsOf, it does not change the result
-// of Extra.
+// StatsIn returns the Stats in a header on the host, without changing the result of Extra.
 func StatsIn(header []float32) (s task.Stats) {
 	s.Loss = float64(header[0])
 	for i := range s.Sums {

@@ -48,11 +48,9 @@ type Task struct {
 	// Truth reports whether label is a known one. A vertex without a label is not used as a seed
 	// and is not judged. Unless facts is nil, Truth also adds to facts what the label contributes.
 	Truth func(label []byte, facts []float64) bool
-	// Class returns the class of a label, or -1. It is nil if a label of the task is not a single
-	// class.
+	// Class returns the class of a label, or -1. It is nil if labels are not single classes.
 	Class func(label []byte) int32
-	// Judge compares the outputs z of a vertex with its label, and adds the result to t.Sums and
-	// t.Shortfall.
+	// Judge compares the outputs z of a vertex with its label, and adds to t.Sums and t.Shortfall.
 	Judge func(t *Tally, z []float32, label []byte)
 
 	// Predict sets label to the prediction for the outputs z. Probabilities sets y to the

@@ -19,8 +19,7 @@ import (
 	"halognn/src/base/mem"
 )
 
-// ErrAborted is wrapped by every error that Wait returns because another rank failed or the world
-// was shut down.
+// ErrAborted is wrapped by errors that Wait returns because the job has failed or was aborted.
 var ErrAborted = errors.New("another rank ended the job")
 
 // ErrMismatch is wrapped by errors about ranks that disagree on an operation, count or setting.
@@ -29,8 +28,7 @@ var ErrMismatch = errors.New("the ranks disagree")
 // Request is a pending operation. The caller must not touch its buffers until Wait returns. To give
 // up a computation, first wait for its requests, and then free their buffers.
 type Request interface {
-	// Wait blocks until the operation is complete on this rank. It may be called once, from any
-	// goroutine.
+	// Wait blocks until the operation is complete on this rank. Any goroutine may call it, once.
 	Wait() error
 }
 
@@ -77,8 +75,7 @@ type Comm interface {
 	StartSend(buf []byte, to int) Request
 	StartRecv(buf []byte, from int) Request
 
-	// DeviceMemory reports whether buffers of messages may lie in the memory of a GPU. Buffers of
-	// collectives may not.
+	// DeviceMemory reports whether buffers of messages, not of collectives, may be on a GPU.
 	DeviceMemory() Support
 
 	// Dup returns a new communicator with the same ranks. Collective; blocks.
@@ -119,8 +116,7 @@ type Then struct {
 	Expect   Expecter
 }
 
-// Expecter knows how many rows follow the first rows of an all-to-all. Expect must not wait for
-// anything.
+// Expecter knows how many rows follow the first rows of an all-to-all. Expect must not wait.
 type Expecter interface {
 	Expect() (recv []byte, rows []int, err error)
 }

@@ -251,8 +251,7 @@ func (g *group) leave(worldRank int) {
 	}
 }
 
-// checkLeft ends the job if a rank has returned that has not joined p's operation. The caller holds
-// g.mu.
+// checkLeft ends the job if a returned rank has not joined p's operation. The caller holds g.mu.
 func (g *group) checkLeft(s *meeting, p *post) {
 	for r := range g.left {
 		if g.left[r] && g.next[r] <= s.number {

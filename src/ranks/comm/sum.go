@@ -14,8 +14,7 @@ type SumMode int
 const (
 	SumAuto         SumMode = iota // SumReproducible up to MaxReproducible ranks, else SumFast
 	SumReproducible                // in rank order: the same result with every Comm
-	// SumFast adds by StartAllreduceSum. The last bit depends on the implementation and its
-	// algorithm.
+	// SumFast adds by StartAllreduceSum. The last bit depends on the implementation.
 	SumFast
 )
 
@@ -265,8 +264,7 @@ func (s *Summer) addPacked(sum *Sum) []uint16 {
 	return sum.packedSlices[:own]
 }
 
-// Wait blocks until the vector is the sum over all ranks. It may be called once, from any
-// goroutine.
+// Wait blocks until the vector is the sum over all ranks. Any goroutine may call it, once.
 func (sum *Sum) Wait() error {
 	<-sum.ready
 	err := sum.err

@@ -196,8 +196,7 @@ type Span struct {
 	Mark  uint64 // what Begin returned
 }
 
-// Pipeline runs items of type T through stages. Run may be called many times, one at a time; pool
-// and slots are kept.
+// Pipeline runs items of type T through stages. Run may be called many times, one at a time.
 type Pipeline[T any] struct {
 	options     Options
 	stages      []Stage[T]
@@ -227,8 +226,7 @@ type Pipeline[T any] struct {
 	took   []time.Duration // [stages] times of the stages for that item
 }
 
-// slot is the place of one item in flight. Goroutines pass it on to each other, so it has one owner
-// at a time.
+// slot is the place of one item in flight. One goroutine owns it, and passes it on to the next.
 type slot[T any] struct {
 	item    *T
 	call    []func() error  // [stages] calls Local, Ordered or Start with the item; made once

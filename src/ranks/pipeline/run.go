@@ -16,8 +16,7 @@ type run struct {
 	all    int // n, plus the number of items of the next run that this run prepares
 	parked int // number of items of this run that the previous run has prepared
 
-	// counts the issuer, the waiters, the ordered stages, and the goroutines of the pool that work
-	// for this run
+	// the issuer, waiters and ordered stages, and pool goroutines that work for this run
 	goroutines sync.WaitGroup
 
 	once   sync.Once
@@ -357,8 +356,7 @@ func (p *Pipeline[T]) waiter(r *run, k int) {
 func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int, *T) error) {
 	var i int
 	var s *slot[T]
-	// these closures are made once, so that an item allocates nothing; they read the variables i
-	// and s
+	// these closures are made once, so that an item allocates nothing; they read i and s
 	prepareItem := func() error { prepare(s.number, s.item); return nil }
 	consumeItem := func() error { return consume(i, s.item) }
 	admit := func(number int) bool {

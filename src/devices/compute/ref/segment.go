@@ -78,8 +78,7 @@ func (d *Device) SegmentSum(out compute.Matrix, s compute.Segments, weights []fl
 	d.sumRows(out, s, weights, h, add)
 }
 
-// sumRows sets out to the sums over segments. If add is true, it adds each sum to out when the sum
-// is complete.
+// sumRows sets out to the sums over segments or, if add is true, adds each complete sum to out.
 func (d *Device) sumRows(out compute.Matrix, s compute.Segments, weights []float32,
 	h compute.Matrix, add bool) {
 	h = d.wide(0, h)
