@@ -270,7 +270,8 @@ func (in *importer) find(a arraySource, meaning string) string {
 		switch {
 		case a.Has(key):
 			return in.used(key, meaning)
-		// the flag is not for this type alone, so the array may be one of another type
+		// without types there is no such array; with types, another type may have it, and this
+		// type may have an array of a usual name
 		case in.own == nil:
 			return ""
 		}

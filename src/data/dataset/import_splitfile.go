@@ -184,7 +184,7 @@ func (s *source) splitArrays(a arraySource, p *splitSource) (found bool, err err
 }
 
 // splitReader reads the split with index k. An array may hold several splits, as rows or as
-// columns; an array with only one split counts for every k.
+// columns; an array with only one split gives the same list for every k.
 type splitReader struct {
 	s *source
 	a arraySource

@@ -15,7 +15,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// nodeColumns has the indices of the columns of a node table, sorted by what the columns hold.
+// nodeColumns has the indices of the columns of a node table, by what the columns hold.
 type nodeColumns struct {
 	id, split        int
 	labels, features []int

@@ -44,8 +44,8 @@ type blockModel struct {
 	weightLimit float64
 	// share of the vertices whose class is not that of their community, but drawn by class size
 	strays float64
-	// probability that an edge goes to a community of the class of its own community; it is above
-	// Homophily, because strays have other classes
+	// probability that an edge goes to a community of the same class as the community where it
+	// begins; it is above Homophily, because strays have other classes
 	inClass float64
 }
 

@@ -49,9 +49,9 @@ func (c Config) Linear() bool {
 type Columns struct {
 	layer columnwise
 	store store
-	// number of the first column of the rows, and of the column after the last
+	// c has the columns first to end-1 of the rows
 	first, end int
-	in, width  int
+	in, width  int // number of columns of whole rows, and of the share
 	slices     [2]slice
 	y          *buffer // [D,width] the share
 	mixed      *buffer // [D,cols] rows agg + (1+eps) own; in backward, the gradient of these rows

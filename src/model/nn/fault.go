@@ -29,8 +29,8 @@ const (
 
 // WeightsFault finds weights that are not finite after the last Update, and says whether their
 // gradient or the update itself is the cause. If all weights are finite, ok is false. If several
-// layers have bad weights, it returns the last layer, because backward runs from the last layer to
-// the first. The array Grads must still have the gradients of that update. Waits for the device.
+// layers have bad weights, it returns the fault of the last of these layers: backward runs from the
+// last layer to the first, so the trouble began there. The array Grads must still have the gradients of that update. Waits for the device.
 func (p *Params) WeightsFault() (f Fault, ok bool) {
 	values, grads := p.host(p.Values), p.host(p.Grads)
 	for _, q := range p.List { // begins with the last layer
@@ -116,9 +116,9 @@ func (m *Model) FirstFault() Fault {
 	})
 }
 
-// Indices of the arrays that are searched when a loss is not finite, in the order in which they
-// were computed. The first two are the gradients and weights of the previous update, both as
-// matrices with rows of paramAlign numbers. The input rows and the outputs of the layers follow. If
+// Indices of the arrays that are searched when a loss is not finite. The first arrays are in the
+// order in which they were computed: the gradients and weights of the previous update, both as
+// matrices with rows of paramAlign numbers, then the input rows and the outputs of the layers. If
 // jumping knowledge computes the logits from all layers, the logits come next. If the minibatch is
 // folded, the rows of each vertex type come last.
 const (

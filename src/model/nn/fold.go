@@ -88,7 +88,7 @@ type folded struct {
 	in, out  int
 	groups   [][]group // [T] groups of each type
 	at       []int     // [T] index in w of the weights of each type's first group
-	first    []int     // [T] index among all groups of each type's first group
+	first    []int     // [T] index of each type's first group among all groups
 	w, dw    *buffer   // the matrix [out, features] of each group
 	b, db    *buffer   // [groups, out]
 	sets     *buffer   // [sets, out] biases of the sets of own weights, then their gradients
@@ -97,7 +97,7 @@ type folded struct {
 }
 
 // group says which weights a group of rows is multiplied by. These are the weights of the relation
-// or, if the field relation is negative, the own weights of number set. If both fields are
+// or, if the field relation is negative, the set of own weights with the number set. If both fields are
 // negative, the group has no rows.
 type group struct{ relation, set int }
 

@@ -16,7 +16,7 @@ type Needs struct {
 	// Whether the layer multiplies Own and Aggregate in one product. On a device with
 	// compute.PairKernels they then come side by side in Input.Aggregate.
 	Joined bool
-	// Whether the layer reads the rows of all sources (Input.X), to aggregate by parameters.
+	// Whether the layer reads the rows of all sources (Input.X): it aggregates them by parameters.
 	Sources bool
 	// Whether the rows of sources come in a matrix for each vertex type (Input.Types). The sources
 	// are then in the order of the types.
@@ -39,7 +39,7 @@ type Needs struct {
 	OfData bool
 }
 
-// Copies reports whether hops have copies of the sampled edges, because edges are added to them.
+// Copies reports whether hops copy the sampled edges, to add edges or to sort them by relation.
 func (n Needs) Copies() bool { return n.SelfEdges || n.Relations != NoRelations }
 
 // OnlySums reports whether the layer reads rows of neighbours only for a sum, mean or maximum.
@@ -121,16 +121,16 @@ type Hop struct {
 	Folded   bool
 	TypeEnds [][]int32
 	// If Needs.Relations is Paired, the indices of Forward are numbers of pairs of a source and a
-	// relation, sorted by relation. Pairs has an entry for each pair, its source, and then for each
-	// segment, its destination, both as indices among the sources. PairsOf lists each source's
-	// entries in Pairs. PairEnds [2R] has 1 + last pair, then 1 + last segment, of each relation.
+	// relation, sorted by relation. Pairs has the source of each pair, and then the destination of
+	// each segment, both as indices among the sources. PairsOf lists each source's entries in
+	// Pairs. PairEnds [2R] has 1 + last pair of every relation, then 1 + last segment of every one.
 	Pairs, PairsOf compute.Segments
 	PairEnds       []int32
 }
 
 func (h *Hop) edges() int { return max(h.Edges, len(h.Forward.Indices)) }
 
-// edgeRows returns the features of the edges. If there are none, it still has cols columns.
+// edgeRows returns the features of the edges. If there are no edges, the matrix has cols columns.
 func (h *Hop) edgeRows(cols int) compute.Matrix {
 	if h.EdgeRows.Cols == 0 {
 		return compute.Matrix{Cols: cols}
@@ -212,7 +212,7 @@ type Layer interface {
 	Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue compute.Epilogue)
 }
 
-// makesArrays is implemented by a layer that makes new host arrays for its kernels in every step.
+// makesArrays is implemented by a layer that makes host arrays for its kernels in every step.
 type makesArrays interface{ makesArrays() }
 
 // MakesArrays reports whether a layer of the model makes host arrays for its kernels in every step.

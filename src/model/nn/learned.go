@@ -157,9 +157,9 @@ func (l *Learned) table(k int) []float32 {
 func (l *Learned) Table(k int) []byte { return mem.Bytes(l.table(k)) }
 
 // Add makes room for the gradients that a minibatch of a rank has for rows of this rank. The
-// argument own has the own vertices of these rows, each once. The result is a matrix [len(own),
-// Cols]. The caller must set them before the next Add or Update. The minibatches of a rank must be
-// added in order.
+// argument own has the own vertices of these rows, each once. The result is the matrix of the
+// gradients, [len(own), Cols], which the caller must set before the next Add or Update. The
+// minibatches of a rank must be added in order.
 func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	for len(l.came) <= rank {
 		l.came = append(l.came, nil)

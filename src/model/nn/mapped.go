@@ -9,8 +9,8 @@ import (
 // MapsFirst reports whether inference should compute layer l by mapping rows first and adding them
 // afterwards. The layer must be a sum or mean of rows followed by linear maps, and the results of
 // all maps together must have fewer columns than a row. In layer-wise inference all vertices are
-// both sources and destinations. So each row is mapped once in both orders, but with this one the
-// narrower rows are added along the edges. This gives the same numbers up to rounding, and moves
+// both sources and destinations. So each row is mapped once in either order. If rows are mapped
+// first, the rows that are added along the edges are narrower. This gives the same numbers up to rounding, and moves
 // fewer bytes along every edge. In training a minibatch has more sources than destinations, so rows
 // are added first and fewer rows are mapped.
 func (c Config) MapsFirst(l int) bool {

@@ -59,7 +59,7 @@ type stage struct {
 	hidden bool
 
 	residual bool // whether the destinations' own rows are added before the activation
-	// [D,out] gradient with respect to the input of the norm. It is nil if this gradient may
+	// [D,out] gradient with respect to the input of the norm. It is used if this gradient must not
 	// overwrite the gradient of the norm's output.
 	dsum *buffer
 }
@@ -322,7 +322,7 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	return e
 }
 
-// The method below returns the buffer of the norm's input, which its gradient later overwrites.
+// The method below returns the buffer of the norm's input and, later, of the input's gradient.
 func (s *stage) below() *buffer {
 	if s.batch != nil {
 		return s.batch.x

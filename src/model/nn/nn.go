@@ -91,7 +91,7 @@ type Config struct {
 	Dropout         float32 // probability in [0,1) of dropping a hidden activation; 0: none are
 	Norm            string  // NormNone, NormLayer or NormBatch, in every hidden layer
 	Activation      string  // ReLU or ELU, in every hidden layer; empty means ReLU
-	EdgeFeatures    bool    // whether to read features of edges, if there are any; they set EdgeIn
+	EdgeFeatures    bool    // whether layers read features of edges if there are any (see EdgeIn)
 	// Number of columns of the edge features that layers read; 0 if they read none.
 	EdgeIn      int
 	EdgeWeights bool // whether edges are weighted by their weights in the data

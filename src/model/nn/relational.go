@@ -35,7 +35,7 @@ type relational struct {
 	folds *folded // nil if rows are never folded
 
 	agg, z, dagg *buffer
-	// [2, out] zeros for the bias of Finish, which has no bias here, and its gradient
+	// [2, out] the bias that Finish adds, which stays zero because z has the biases; its gradient
 	zeros *buffer
 }
 

@@ -25,7 +25,7 @@ type relationHeads struct {
 	x, z, dx, dz       *buffer
 	o                  *buffer
 	biases             *buffer // [relations, out]
-	// [2, out] zeros for the bias of Finish, which has no bias here, and its gradient
+	// [2, out] the bias that Finish adds, which stays zero because o has the biases; its gradient
 	zeros *buffer
 }
 
@@ -100,8 +100,8 @@ func (g *relationHeads) Flops(h *Hop, gradient bool) int {
 	return 2 * passes(gradient) * (pairs + rows) * g.in * g.cols()
 }
 
-// groups returns the groups of equal weights: one for the pairs of each relation, and one for the
-// rows of each relation. The weights of a group have size elements.
+// groups returns the groups of pairs and rows that are multiplied by the same weights: a group of
+// pairs for each relation, and then a group of rows for each relation. The weights of a group have size elements.
 func (g *relationHeads) groups(h *Hop, size int) compute.Groups {
 	return compute.Groups{Ends: h.PairEnds, Stride: aligned(size)}
 }

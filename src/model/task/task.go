@@ -45,8 +45,8 @@ type Task struct {
 	Fault func(label []byte, outputs int) string
 	// Facts returns the number of sums over labels alone that metrics need (Tally.Facts).
 	Facts func(outputs int) int
-	// Truth reports whether label is a known one. A vertex without a label is not used as a seed
-	// and is not judged. Unless facts is nil, Truth also adds to facts what the label contributes.
+	// Truth reports whether the vertex has a label. If not, it is not used as a seed and is not
+	// judged. Unless facts is nil, Truth also adds to facts what the label contributes.
 	Truth func(label []byte, facts []float64) bool
 	// Class returns the class of a label, or -1. It is nil if labels are not single classes.
 	Class func(label []byte) int32

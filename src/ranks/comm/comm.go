@@ -69,8 +69,8 @@ type Comm interface {
 
 	// StartSend sends buf to another rank, and StartRecv receives len(buf) bytes from one. Sender
 	// and receiver must give the same length, because MPI notices only a message that is too long.
-	// The k-th message that a rank sends to another is received by the k-th StartRecv from this
-	// rank there, whatever other ranks and collectives do. Prefer collectives; messages are for
+	// The k-th StartSend from rank a to rank b is received by the k-th StartRecv of rank b from
+	// rank a, whatever other ranks and collectives do. Prefer collectives; messages are for
 	// buffers that collectives do not support.
 	StartSend(buf []byte, to int) Request
 	StartRecv(buf []byte, from int) Request
@@ -91,9 +91,9 @@ type Comm interface {
 
 	// Abort ends the job because this rank has failed with cause; the error names the rank. It
 	// returns at once. Any goroutine may call it; only the first call in a job has an effect. If
-	// ranks are goroutines, all pending and later requests of every rank then end with an error
-	// that wraps ErrAborted and the cause, and when Wait returns, the buffers are no longer in use.
-	// Under MPI, requests may never end, because the processes are about to end.
+	// ranks are goroutines, every request of every rank on any communicator, pending or later, then
+	// ends with an error that wraps ErrAborted and the cause; when Wait returns, the buffers are no
+	// longer in use. Under MPI, requests may never end, because the processes are about to end.
 	Abort(cause error)
 
 	// Free releases a communicator made by Dup, Split or Node whose requests have all been waited

@@ -186,7 +186,7 @@ func (p *post) Wait() error {
 	return nil
 }
 
-// claim marks a request as waited for. It returns an error if Wait has been called before.
+// claim marks a request as waited for. It panics if Wait has been called before.
 func (g *group) claim(pending *bool) {
 	g.mu.Lock()
 	was := *pending

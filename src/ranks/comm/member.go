@@ -69,7 +69,7 @@ func (m *member) Split(color, key int) (Comm, error) {
 	return m.split(call{kind: "split", color: color, key: key})
 }
 
-// Node implements Comm. Each World.NodeSize consecutive world ranks pretend to share a node.
+// Node implements Comm. Every World.NodeSize consecutive world ranks pretend to share a node.
 func (m *member) Node() (Comm, error) {
 	node := 0
 	if size := m.group.world.NodeSize; size > 0 {

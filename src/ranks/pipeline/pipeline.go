@@ -28,7 +28,7 @@
 // is none, the first station. With Ahead > 0 there are Depth+1+Ahead slots. Item i passes the gate
 // when item i+Ahead has reached it and item i-Depth-1 has been consumed, so at most Depth+1 items
 // are beyond the gate. If the next run continues this one (RunOn), its first items pass the stages
-// before the gate in this run.
+// before the gate in this run, because the last items of this run may depend on them.
 //
 // # Schedule
 //
@@ -48,8 +48,8 @@
 // local and ordered stages between the ends of collectives c-1 and c. The last segment, C, ends
 // with the consumption of the item, which may run collectives of its own. The start and the end of
 // collective c of item i get the time t(i,c), and segment c of the item gets the time t(i,c) - 1/2.
-// An exception are the stages of segment B before the gate, which get the time i*g + B - 1/2. What
-// a stage waits for, on this rank or on a peer, has an earlier time; or the same time and an older
+// The exceptions are the stages of segment B before the gate, which get the time i*g + B - 1/2. All
+// that a rank waits for, here or on a peer, then has an earlier time; or the same time and an older
 // item; or the same time and the same item, and comes before it in the list of stages:
 //
 //   - the start of (i,c) waits for the starts before it in the schedule, and for segment c of
@@ -103,7 +103,7 @@
 //
 // A peer that has not failed itself gets an error from a request, in a waiter or in consume. This
 // error fails its own run, and its OnFail finds the job already aborted. Every such error comes
-// after the abort that caused it. So the first abort names a cause.
+// after the abort that caused it. So the first abort names a cause, not a consequence.
 //
 // ErrStop stops all ranks after the same item. This is not a failure, so OnFail is not called.
 package pipeline
@@ -196,7 +196,7 @@ type Span struct {
 	Mark  uint64 // what Begin returned
 }
 
-// Pipeline runs items of type T through stages. Run may be called many times, one at a time.
+// Pipeline runs items of type T through stages. Its Runs, one at a time, share pool and slots.
 type Pipeline[T any] struct {
 	options     Options
 	stages      []Stage[T]
@@ -226,7 +226,7 @@ type Pipeline[T any] struct {
 	took   []time.Duration // [stages] times of the stages for that item
 }
 
-// slot is the place of one item in flight. One goroutine owns it, and passes it on to the next.
+// slot is the place of one item in flight. One goroutine at a time owns it.
 type slot[T any] struct {
 	item    *T
 	call    []func() error  // [stages] calls Local, Ordered or Start with the item; made once

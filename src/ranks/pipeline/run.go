@@ -80,10 +80,10 @@ func (p *Pipeline[T]) Run(ctx context.Context, n int, prepare func(i int, item *
 }
 
 // RunOn is like Run, but also prepares the first items of the next call, because the last items of
-// this call may depend on them (Options.Ahead). Of the next call's nextItems items, or more, up to
-// Options.Ahead are prepared as items n, n+1, and so on. They reach the gate, where Arrive is
-// called, and stay in their slots. The next call takes them as its items 0, 1 and so on. A call
-// that ends with an error or ErrStop leaves no such items.
+// this call may depend on them. The next call must have at least nextItems items. Up to
+// Options.Ahead of these are prepared as items n, n+1 and so on, reach the gate, where Arrive is
+// called, and stay in their slots. The next call takes them, without preparing them again, as its
+// items 0, 1 and so on. A call that ends with an error or ErrStop leaves no such items.
 func (p *Pipeline[T]) RunOn(
 	ctx context.Context, n, nextItems int,
 	prepare func(i int, item *T), consume func(i int, item *T) error,
@@ -147,8 +147,8 @@ func cancelled(ctx context.Context) error {
 }
 
 // begin makes the state of a run. It makes new channels for all slots, because channels of a failed
-// run may hold tokens. This includes slots whose items the previous run has prepared, because the
-// channels of these slots are empty.
+// run may hold tokens. Slots whose items the previous run has prepared get new channels too, which
+// loses no token because their old channels are empty.
 func (p *Pipeline[T]) begin(n, next int) *run {
 	r := &run{
 		n: n, all: n + next, parked: p.parked, onFail: p.options.OnFail,
@@ -292,9 +292,9 @@ const (
 	over                // the run has failed
 )
 
-// await waits until item i is ready. A token in the slot's channel means item i and not its earlier
-// item, which has passed the station: the issuer follows the schedule, and an ordered stage takes
-// items in order. The argument limit points to the number of items that reach the station if the
+// await waits until item i is ready. A token in the slot's channel means item i, not the item that
+// had the slot before, which has passed the station: the issuer follows the schedule, and ordered
+// stages take items in order. The argument limit points to the number of items that reach the station if the
 // run stops early. Later items may have left tokens too; await returns skipped for them.
 func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {
 	select {

@@ -9,9 +9,9 @@ type Order struct {
 	Depth       int
 
 	// Before is the number of an item's collectives before the gate. Ahead is the number of later
-	// items that must have reached the gate before an item passes it. Both may be 0. Parked first
-	// items have started the collectives before the gate in the previous run. Next items of the
-	// next run start theirs in this run.
+	// items that must have reached the gate before an item passes it. Both may be 0. Parked is the
+	// number of first items that started the collectives before the gate in the previous run, and
+	// Next the number of items of the next run that start theirs in this run.
 	Before, Ahead, Parked, Next int
 }
 

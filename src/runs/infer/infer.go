@@ -274,10 +274,10 @@ func (s Passes) inputOf(rows *layerRows, first int) layerInput {
 
 // pass describes what a pass computes from the rows of each chunk.
 type pass struct {
-	layer int // layer whose input the rows are
-	// only add up the neighbours' rows, column by column, instead of computing the layer
+	layer int // layer that reads the rows
+	// whether only to add up the neighbours' rows, column by column, and not compute the layer
 	sums bool
-	// do not round the sums, because the rows are already mapped to the layer's width
+	// whether the sums are not rounded, because the rows are already mapped to the layer's width
 	exact bool
 }
 

@@ -137,8 +137,8 @@ func writeRows(ctx context.Context, what, path, dtype string, shape []int, all [
 }
 
 // writeTable writes the predictions as a table. It has the source id, the label and, if
-// probabilities or logits are requested, a column for each class. A label that has a column for
-// each class is written as these columns.
+// probabilities or logits are requested, a column for each class. If the label itself has a column
+// for each class, the columns of probabilities or logits replace the label.
 func (s Passes) writeTable(
 	ctx context.Context, p *predictions, m *Model, what Request, all []byte,
 ) error {

@@ -106,8 +106,8 @@ func ranked(runs []*Run) (out []*Run) {
 	return out
 }
 
-// groups divides runs, in order, into groups. A run joins the first group g for which fits(run,
-// g[0]) is true. If there is none, the run begins a new group.
+// groups divides runs, in order, into groups. A run joins the first group g for which
+// fits(g[0], run) is true. If there is none, the run begins a new group.
 func groups(runs []*Run, fits func(a, b *Run) bool) (all [][]*Run) {
 	for _, r := range runs {
 		if at := slices.IndexFunc(all, func(g []*Run) bool { return fits(g[0], r) }); at >= 0 {
@@ -172,7 +172,8 @@ type point struct {
 	// seconds of an epoch: the median of a run's epochs, and of these medians the median over the
 	// runs
 	seconds float64
-	// seconds of a step: the median over the runs; 0 if unknown
+	// seconds of a step: the median over the runs of a run's epoch divided by its number of steps;
+	// 0 if unknown
 	step  float64
 	seeds float64 // seeds of the first step, on all ranks; 0 if unknown
 }
@@ -226,10 +227,10 @@ func timed(r *Run) bool {
 
 // equalWork groups runs that differ only in ranks and in keys for which the function ignored
 // returns true. The runs of a group have the same graph and parts, the same pretended nodes, and
-// the same number of threads a rank. Runs that also differ in batch size are joined if their steps
-// have the same number of seeds on all ranks. But if the runs with one batch size are on several
-// numbers of ranks, they stay a group, because they may be a weak study. Otherwise it could lose a
-// point to a strong study with the same number of seeds.
+// the same number of threads a rank. A group on one number of ranks joins a group with another batch
+// size if the steps of both have the same number of seeds on all ranks. A group on several numbers
+// of ranks joins no other: it may be a weak study, which would lose a point to a strong study with
+// the same number of seeds.
 func equalWork(runs []*Run, ignored func(key string) bool) (all [][]*Run) {
 	same := groups(runs, func(a, b *Run) bool { return alike(a, b, ignored) })
 	// groups on several numbers of ranks come first, so that the order of the runs does not matter

@@ -43,8 +43,7 @@ func roofs(r *Run) (copies, product float64, ok bool) {
 	return copies, product, copies > 0 && product > 0
 }
 
-// roofline draws the speed of the kernels that do arithmetic, and the measured limits of the
-// device.
+// roofline draws the speed of the kernels that multiply, and the measured limits of the device.
 func roofline(r *Run) *chart.Chart {
 	c := &chart.Curves{X: "flop per byte", Y: "Gflop/s", LogX: true, LogY: true}
 	copies, product, ok := roofs(r)

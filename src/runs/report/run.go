@@ -89,8 +89,7 @@ func load(dir string) (*Run, error) {
 	return r, r.readMetrics(filepath.Join(dir, rundir.MetricsFile))
 }
 
-// flatten turns nested maps into one map with dotted keys. It makes keys and values safe to
-// display.
+// flatten turns nested maps into one map with dotted keys. It makes the keys safe to display.
 func flatten(prefix string, from map[string]any, to map[string]any) {
 	for k, v := range from {
 		if inner, ok := v.(map[string]any); ok {

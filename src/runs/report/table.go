@@ -235,8 +235,7 @@ func caches(runs []*Run) table {
 	return t
 }
 
-// scaling is the table of the strong-scaling studies. A study that is both strong and weak is in it
-// too.
+// scaling is the table of the scaling studies that are not weak ones.
 func scaling(runs []*Run) table {
 	t := table{
 		id: "scaling", title: "Strong scaling",

@@ -5,6 +5,13 @@ import "fmt"
 // Share says which streams a rank trains: First, First+1 and so on, Count streams. At every step,
 // the rank trains one minibatch from each of these streams, in this order. It trains them together
 // with the other ranks of its group; a group has Size ranks.
+//
+//	8 streams, 4 ranks
+//	groups of 1      0 1 | 2 3 | 4 5 | 6 7     every rank trains minibatches of its own
+//	groups of 2       0 1 2 3  |  4 5 6 7      two ranks share each minibatch
+//	groups of 4            0 1 2 3 4 5 6 7     all ranks share each minibatch
+//
+// There may be fewer streams than ranks, but not fewer than groups.
 type Share struct {
 	First, Count int // the streams First to First+Count-1
 	Group, Size  int // index of the rank's group among all groups; number of ranks in each group

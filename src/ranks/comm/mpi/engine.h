@@ -48,7 +48,7 @@ int hgnn_send(int comm, const void *buf, int count, int row_bytes, int peer, int
 int hgnn_ssend(int comm, const void *buf, int count, int row_bytes, int peer, int tag, int owner);
 int hgnn_recv(int comm, void *buf, int count, int row_bytes, int peer, int tag, int owner);
 
-// An operation that has completed: the number that its owner chose, and an error code.
+// An operation that has completed: the number owner that its caller gave, and an error code.
 typedef struct {
     int owner, code;
 } hgnn_done;
