@@ -14,9 +14,9 @@ namespace halognn {
 
 // sums describes what a gradient still needs after its matrix products; halognn_cuda_settle
 // computes it. b [cols] gets the sums of the columns of dy [rows,cols]. If times is not null, each
-// element of dy is first multiplied by that of times. If total is true, b [1] gets the sum of all
-// columns. If b2 is not null, nothing is summed: b and b2 [rows,cols/2] get the left and the right
-// half of dy, in float32.
+// element of dy is first multiplied by that of times. If total is true, b [1] gets the total of
+// these sums. If b2 is not null, nothing is summed: b and b2 [rows,cols/2] get the left and the
+// right half of dy, in float32.
 struct sums {
     float *b, *b2;
     halognn_cuda_matrix dy, times;

@@ -41,7 +41,7 @@ constexpr int NO_BLAS = BLAS_CODE + 99;      // the code for: cuBLAS is not load
 // new_blas makes a handle. The first call loads cuBLAS: the first of several libraries that can
 // make a handle.
 int new_blas(cublasHandle_t *handle);
-// blas_error returns the text of an error code of cuBLAS.
+// blas_error returns the text of an error code from BLAS_CODE on.
 const char *blas_error(int code);
 
 // blas_code converts a status of cuBLAS to an error code.

@@ -281,8 +281,8 @@ __device__ inline int32_t neighbour(const one &o, int64_t at) {
     return 0;
 }
 
-// take makes v the source of an edge of destination d. The argument n is the number of vertices so
-// far. It returns the number that the edge adds to the digest.
+// take makes v the source of an edge of destination d, and returns the number that the edge adds to
+// the digest. The argument n is the number of vertices so far.
 __device__ inline uint64_t take(const one &o, int64_t n, int64_t d, uint64_t sequence,
                                 int64_t edge, int32_t v) {
     o.s.drawn[edge] = v;
@@ -341,9 +341,9 @@ __device__ inline uint32_t number_of(const halognn_cuda_numbers &of, uint32_t or
 }
 
 // keep_below writes the neighbours whose key is below a bound to kept, in the order of the row. The
-// key is the neighbour's random number << 32 | its place in the row, so no two keys are equal. It
-// returns the number of these neighbours. If there are more than KEPT, it may return any number
-// above KEPT. All lanes of a warp must call it.
+// key is the neighbour's random number << 32 | its place in the row, so no two keys are equal.
+// keep_below returns the number of neighbours that it has written. If there are more than KEPT, it
+// may return any number above KEPT. All lanes of a warp must call it.
 __device__ inline int keep_below(const one &o, int64_t begin, int64_t degree, uint64_t bound,
                                  uint64_t *kept) {
     int found = 0;
@@ -385,8 +385,8 @@ __device__ inline int keep_below(const one &o, int64_t begin, int64_t degree, ui
 
 // candidates writes some of a row's neighbours to kept, among them those with the fanout smallest
 // keys. It returns their number, which is at most KEPT. The first bound almost always leaves a
-// suitable number. If not, bisection finds one that does, because no two keys are equal; it begins
-// with small steps.
+// suitable number. If not, bisection finds a bound that does, because no two keys are equal; it
+// begins with small steps.
 __device__ inline int candidates(const one &o, int64_t begin, int64_t degree, uint64_t *kept) {
     const float fanout = static_cast<float>(o.hop.fanout);
     const float share = (fanout + 3 * sqrtf(fanout) + 3) / static_cast<float>(degree);
@@ -511,9 +511,9 @@ __device__ inline void weigh(const one &o, const frontier &f, int weighting, int
     }
 }
 
-// group orders the edges of destination d by the part to which their source belongs. In the first
-// edge of each part except the lowest, it inverts the bits of the source, to mark that a part
-// begins. graph.Grouper does the same on the host.
+// group orders the edges of destination d by the part to which their source belongs. Where another
+// part begins after the first edge, it inverts the bits of the source, which marks a new group.
+// graph.Grouper does the same on the host.
 __device__ inline void group(const one &o, const frontier &f, int64_t d) {
     const int64_t lo = o.hop.indptr[d];
     const int n = static_cast<int>(o.hop.indptr[d + 1] - lo);

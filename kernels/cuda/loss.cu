@@ -52,7 +52,7 @@ __device__ inline bool handed_in(halognn_cuda_loss *to, const halognn_cuda_loss 
         *to = loss;
         last = arrive(arrived, all);
     }
-    // lane 0 must have returned before other lanes read what the other warps have written
+    // lane 0 must have counted the warp before other lanes read what the other warps have written
     __syncwarp();
     return warp_sum(last) != 0;
 }
@@ -176,8 +176,8 @@ __device__ inline halognn_cuda_loss softmax_row(float *dlogits, int64_t r, int64
     return {loss, {top == label, 0, 0}};
 }
 
-// sigmoid_row does the same for labels that are independent of each other. It returns the sums of
-// one lane.
+// sigmoid_row does what softmax_row does, for labels that are independent of each other. It returns
+// the sums of one lane.
 __device__ inline halognn_cuda_loss sigmoid_row(float *dlogits, int64_t r, int64_t cols,
                                                 const float *logits, const uint8_t *targets,
                                                 float scale) {

@@ -1,6 +1,6 @@
-// The part of NCCL's interface that halognn uses (2.14 and later). It is declared here and not in
-// nccl.h. So the library compiles where NCCL is not installed, and runs with any version that it
-// finds.
+// The part of NCCL's interface that halognn uses (2.14 and later). It is declared here, and not
+// taken from nccl.h. So the library compiles where NCCL is not installed, and runs with any version
+// that it finds.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -46,8 +46,8 @@ __global__ void backward_kernel(halognn_cuda_matrix dy, int64_t rows, int64_t co
     put<N>(dy, at, d);
 }
 
-// Does the same, and sets db to the sum of the result over the rows. It has one thread for each
-// column and chunk.
+// Backpropagates dy as backward_kernel does, and sets db to the sum of the result over the rows. It
+// has one thread for each column and chunk.
 template <typename D, typename Y>
 __global__ void BY_CHUNK bias_backward_kernel(D *dy, float *db, int64_t rows, int64_t cols,
                                               const Y *y, halognn_cuda_then then, float *partial,

@@ -1,5 +1,6 @@
 // The mapping of rows to threads. Neighbouring threads share a row, and each has a pack of up to 16
-// bytes. Rows that are wider than a warp are cut into strips. Narrow rows share a warp.
+// bytes. A row that is wider than the packs of a warp is cut into strips of that width. Narrow rows
+// share a warp.
 #pragma once
 
 #include <initializer_list>

@@ -227,8 +227,8 @@ type StagingBuffer interface {
 	// at most the number of bytes in the argument most, and no more than the host has free. If Send
 	// finds too little room, it does what Reserve does.
 	Reserve(in *Inputs, g Growth, most int) error
-	// After Open, kernels that are called read what was sent. It returns the wanted matrices, in
-	// device memory. They stay valid until another StagingBuffer of the device is opened.
+	// Open lets kernels that are called later read what was sent. It returns the wanted matrices,
+	// in device memory. They stay valid until another StagingBuffer of the device is opened.
 	Open() (own, reduced, sources Matrix, err error)
 	// Types returns the rows of Inputs.Types. They are valid as long as the matrices that Open
 	// returned.

@@ -290,7 +290,7 @@ func checkScores(kernel string, alpha Matrix, s Segments, src, dst Matrix) {
 }
 
 // checkPairs checks that the shapes of the inputs and the output of EdgeDotSoftmax fit. The array
-// data must have vectors with the layout of a. It returns the bytes of the vectors.
+// data must have vectors with the layout of a. checkPairs returns the bytes of the vectors.
 func checkPairs(kernel string, alpha Matrix, s Segments, src, dst Matrix, data []float32,
 	a Vectors) int {
 	checkReduction(kernel, dst, s)

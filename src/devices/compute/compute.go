@@ -52,7 +52,7 @@ type Kernels interface {
 type Device interface {
 	Kernels
 
-	// Name describes the backend, SIMD level, library of products and threads, for logs.
+	// Name describes backend, SIMD level, library of products and threads, for logs and summaries.
 	Name() string
 
 	// Alloc returns n elements of device memory, which are 0. Free frees them.
@@ -75,7 +75,7 @@ type Device interface {
 
 	// Capabilities returns the optional capabilities of the device.
 	Capabilities() Capabilities
-	// After Watch, the device reports every call of a kernel to p. If p is nil, it stops to report.
+	// After Watch, the device reports every call of a kernel to p. If p is nil, it stops reporting.
 	Watch(p *Probe)
 }
 
@@ -90,7 +90,7 @@ type Counter interface {
 // device lacks is nil. A device that wraps another device returns the other's capabilities.
 type Capabilities struct {
 	Precision Precision // precision of the factors of its matrix products
-	// Type of stored rows that layers read, of even width (docs/design/32-stored-in-bf16.md).
+	// Type of the rows that layers read, if their width is even (docs/design/32-stored-in-bf16.md).
 	Stores      Elements
 	Accelerator Accelerator // not nil if the device has its own memory
 	// Not nil if a product of pairs takes less time on the device than two products.

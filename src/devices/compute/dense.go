@@ -8,7 +8,7 @@ import (
 // DenseKernels are the linear maps of a layer, each with its epilogue, and their gradients. Each
 // kernel does the work of several simpler kernels, with as few passes over memory and as few
 // launches as the device allows. The result has the same bits as with the simpler kernels.
-// Functions whose names end in InParts define it by them.
+// Functions such as DenseInParts call the simpler kernels and so define the result.
 type DenseKernels interface {
 	// Dense sets y [R,O] to epilogue(x wᵀ + b + x2 w2ᵀ). The terms are added from left to right. In
 	// this interface, an output y may be of bfloat16 if Epilogue.Rounded is set.

@@ -119,8 +119,8 @@ type Drawer interface {
 // Any goroutine may call its methods, but only one at a time.
 type Drawing interface {
 	// Start begins to draw the minibatch of the given seeds, of which there must be at least one.
-	// It overwrites the previous minibatch. The StagingBuffer that has sent the previous minibatch
-	// must be closed. It is also allowed that none has sent it.
+	// It overwrites the previous minibatch. If a StagingBuffer has sent that minibatch, the
+	// StagingBuffer must be closed.
 	Start(seeds []int32, keys DrawKeys) error
 	// Wait waits for the drawing and returns what was drawn. The result is valid until the next
 	// Start.

@@ -65,7 +65,7 @@ func (e Elements) Size() int {
 // Floats returns the number of float32 whose memory n elements take, rounded up.
 func (e Elements) Floats(n int) int { return (n*e.Size() + floatBytes - 1) / floatBytes }
 
-// The method In returns the matrix of this element type that lies at the beginning of memory.
+// The method In returns a matrix of this element type that begins where the slice memory begins.
 func (e Elements) In(memory []float32, rows, cols int) Matrix {
 	m := Matrix{Rows: rows, Cols: cols}
 	if n := rows * cols; e == BF16s {

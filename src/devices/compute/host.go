@@ -87,9 +87,9 @@ type Rows struct {
 	Ends    []int64
 	Lengths []int32
 
-	// Scale [Cols] has factors for the columns of results that are computed from Int8 rows. The
-	// results are sums of integers, which are exact, until they are multiplied by Scale. If Scale
-	// is nil, they are not multiplied.
+	// Scale [Cols] has factors for the columns of results that are computed from Int8 rows. Sums of
+	// rows are exact before they are multiplied by Scale. If Scale is nil, results are not
+	// multiplied.
 	Scale []float32
 
 	// If Wide is not 0, the tables from number Wide on have sums of rows. The type of these sums is
@@ -168,8 +168,8 @@ type Host interface {
 	// uses this to collect the rows that it sends to another rank.
 	SliceRows(dst, table []byte, rowBytes int, ids []int32)
 
-	// SparseAdam updates some rows of p, and the moments of these rows in m and v. The gradient of
-	// a row is the sum of several gradients in of.
+	// SparseAdam updates some rows of p, and the moments of these rows in m and v. The argument of
+	// lists one or more gradients for each row, which are added.
 	SparseAdam(p, m, v Matrix, of RowGradients, o SparseAdamOptions)
 
 	// AddInto adds x[i] to sum[i]. The reproducible allreduce uses it to add in the order of ranks.

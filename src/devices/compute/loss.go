@@ -30,10 +30,11 @@ type QueuedLoss struct {
 	// predicted wrong.
 	Head, Extras []float32
 
-	// If the loss is not finite, the device searches the arrays in Suspects, which are at most
-	// MostSuspects. It writes the places that it finds to Places [PlacesLen]; later losses do not
-	// change these. Skipped [1] is also in the Bound of the updates. If it is not 0, a loss was not
-	// finite in an earlier step, on this or another rank, and nothing is searched.
+	// If the loss is not finite, the kernel searches the matrices in Suspects, which are at most
+	// MostSuspects, with the content that they have when it runs. It writes the places that it
+	// finds to Places [PlacesLen]; later losses do not change these. Skipped [1] is also in the
+	// Bound of the updates. If Skipped is not 0, the first bad loss was in an earlier step, on this
+	// or another rank, and the kernel searches nothing.
 	Suspects []Suspect
 	Places   []float32
 	Skipped  []float32

@@ -4,8 +4,8 @@ import "fmt"
 
 // PairKernels are kernels on pairs. A pair [R,2F] has the rows of two matrices [R,F] side by side.
 // If a layer multiplies two matrices by weights of the same shape and adds the results, a single
-// product of the pair of matrices and the pair of weights gives this sum. A gradient of the pair
-// also takes a single product.
+// product of the pair of matrices and the pair of weights gives this sum. The gradient of the pair
+// of matrices also takes a single product, and so does the gradient of the pair of weights.
 type PairKernels interface {
 	// Join makes pairs. It rounds the numbers of a pair to its type.
 	Join(all ...Joining)

@@ -63,7 +63,7 @@ type SegmentKernels interface {
 	// SegmentMaxBackward is the gradient of SegmentMax. It sets dh[s,j] to the sum of dout[t,j]
 	// over the destinations t in transposed segment s for which arg[t,j] == s, and then completes
 	// dh as c says. A destination counts once even if two edges lead to it from s. dh may be of
-	// float32 or bfloat16. If edges do not refer to some last rows of dh, these are set to zero.
+	// float32 or bfloat16. If it has more rows than transposed has segments, the rest is set to 0.
 	SegmentMaxBackward(dh Matrix, transposed Segments, arg, dout Matrix, c Completion)
 }
 

@@ -203,8 +203,8 @@ func (x *SparseMatrix) add(c int32, v float32) {
 
 func (x *SparseMatrix) endRow(i int) { x.Entries.Indptr[i+1] = int64(len(x.Values)) }
 
-// transpose lists the entries of each column, in the order of rows. If wanted is false, it makes
-// these lists empty.
+// transpose lists the entries of each column, in the order of rows. If wanted is false, it does
+// nothing.
 func (x *SparseMatrix) transpose(wanted bool) {
 	if !wanted {
 		return

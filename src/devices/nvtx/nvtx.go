@@ -1,5 +1,5 @@
-// Package nvtx marks named ranges of time for NVIDIA's profilers. These show the ranges beside
-// kernels and copies.
+// Package nvtx marks named ranges of time for NVIDIA's profilers. The profilers show the ranges
+// beside kernels and copies.
 //
 //	nsys sets NVTX_INJECTION64_PATH ─> Attach loads that library ─> Start, End call its functions
 //

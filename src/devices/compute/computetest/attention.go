@@ -258,7 +258,7 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 		return g
 	}
 	return []result{
-		// exp makes a relative error of the rounding error of a score, and adds an error of its own
+		// exp turns the rounding error of a score into a relative error, and adds its own error
 		grid("EdgeSoftmax", alpha, edges, heads, longest+80, func(e, h int) (v sum) {
 			lo, hi := segment(e)
 			total := 0.0

@@ -252,7 +252,8 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 			for k := range r {
 				s.add(float64(back[k*o+i]) * float64(x[k*cols+j]))
 			}
-			// the device may cut low bits off dy, which changes it by up to 2^-10 of its size
+			// The device may cut low bits off dy, which changes dy by up to 2^-10 of its size. The
+			// relative error of a sum is then as large, for any number of terms.
 			if b.cuts() {
 				s.size *= 1 + 0x1p-10/rounding(r)
 			}

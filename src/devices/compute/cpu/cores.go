@@ -32,7 +32,7 @@ func PinThread(cpus ...int) error {
 // The result compute has one CPU for each thread, for Options.CPUs. These CPUs are in one NUMA node
 // as far as possible, and the second hyperthread of a core is used only when every core is in use.
 // If allowed is empty, no thread has to be pinned, and both lists are nil. The result shared says
-// whether a CPU is in both lists.
+// whether threads and goroutines have to share CPUs.
 func PlanCores(allowed []int, computeThreads, workers int) (compute, prepare []int, shared bool) {
 	return planCores(readCores("/sys/devices/system/cpu", allowed), computeThreads, workers)
 }

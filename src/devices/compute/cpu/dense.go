@@ -93,7 +93,8 @@ func (d *Device) begin(y compute.Matrix) result {
 	return result{y, compute.Float32s.In(s.rows, y.Rows, y.Cols), s}
 }
 
-// The method end stores complete rows. If rounded is true, it rounds them first.
+// The method end stores complete rows. If rounded is true, it also rounds rows of float32; rows of
+// bfloat16 are always rounded.
 func (d *Device) end(r result, rounded bool) {
 	if r.scratch != nil {
 		d.narrow(r.y, r.wide)
@@ -119,8 +120,8 @@ func (d *Device) roundWide(y compute.Matrix, rounded bool) {
 		C.int(d.precision.Dropped()))
 }
 
-// complete adds the rows of c.Own to the rows [lo,hi) of a kernel, which r has. Then it stores
-// them, as the method end does.
+// complete adds to the rows [lo,hi) of a kernel, which r has, the rows of c.Own that belong to
+// them. Then it stores the sums, as the method end does.
 func (d *Device) complete(r result, c *compute.Completion, lo, hi int) {
 	if own := ownAt(c, lo, hi); own.Rows > 0 {
 		(&copyColumns{r.wide.RowsAt(0, own.Rows), own, 0, 0, own.Cols, true}).tile(d, 0, own.Rows)

@@ -146,8 +146,8 @@ func tablesOf(space []C.halognn_table, rows compute.Rows, pins *runtime.Pinner) 
 		}
 		n := len(t) / max(1, rowBytes)
 		if i >= rows.Wide && rows.Wide != 0 {
-			// a wide row takes the place of several rows, so the last ones cannot begin a wide row;
-			// C takes a negative number for a large one
+			// a wide row takes the place of several rows, so no wide row can begin at the last of
+			// them; C takes a negative number for a large one
 			n = max(0, n-rows.WideType.Size()/rows.Type.Size()+1)
 		}
 		space = append(space, C.halognn_table{

@@ -319,7 +319,7 @@ func (s *drawing) Start(seeds []int32, keys compute.DrawKeys) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.fresh = cBool(r.tag == 0); r.tag == 0 {
-		// the map is freshly filled, and its entries have the greatest tag
+		// this drawing first fills the map with entries that have the greatest tag
 		r.tag = 1<<(32-r.valueBits) - 1
 	}
 	r.tag--
@@ -403,7 +403,7 @@ func (s *drawing) block(h int) (b compute.DrawnBlock) {
 	return b
 }
 
-// fetchMissing copies the list of the n vertices whose rows are not resident to the host.
+// fetchMissing copies to the host the list of the n vertices whose rows are not resident.
 func (s *drawing) fetchMissing(n int) error {
 	if n == 0 {
 		return nil

@@ -25,8 +25,8 @@ import (
 	_ "halognn/kernels" // halognn_cuda.h
 )
 
-// libraryName is the file name of the library. Find passes it to the system's loader if it does not
-// find the file itself.
+// libraryName is the file name of the library. Find returns this name, for the system's loader, if
+// it does not find the file itself.
 const libraryName = "libhalognn_cuda.so"
 
 // Find returns the path of the library. That is the value of HALOGNN_CUDA_LIB, if it is set.
@@ -56,8 +56,8 @@ var loading struct {
 	path string
 }
 
-// load loads the library. A process can load only one library, and later calls return the first
-// result.
+// load loads the library, unless it is loaded already. A process can load only one library, so a
+// call with another path fails.
 func load(path string) error {
 	loading.Lock()
 	defer loading.Unlock()

@@ -51,7 +51,7 @@ func (d *Device) weights(kernel string, dw compute.Matrix, db []float32, dy, x c
 	})
 }
 
-// Settle implements compute.Device. It makes all sums that were left to it in one launch.
+// Settle implements compute.Device. It computes all that was left to it in one launch.
 func (d *Device) Settle() {
 	if d.leftCalls == 0 {
 		return

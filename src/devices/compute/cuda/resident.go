@@ -12,9 +12,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// residence says where the device reads the rows of some tables. The first count[t] slots of table
-// t are rows in device memory; they begin at row first[t] of the array p. Other rows may be mapped
-// in host memory.
+// residence says where the device reads the rows of some tables. Of table t, count[t] rows are in
+// device memory, beginning at row first[t] of the array p. Other rows may be mapped in host memory.
 type residence struct {
 	tables       [][]byte
 	rowBytes     int

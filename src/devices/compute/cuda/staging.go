@@ -27,7 +27,7 @@ type stagingBuffer struct {
 	d        *Device
 	host     compute.Host
 	resident *residence // where the rows of the tables are; nil if no rows are resident
-	// whether to send the rows themselves, and never means that the host has computed
+	// whether to send the rows themselves, and never matrices that the host makes of them
 	apart  bool
 	copies bool // whether to copy mapped rows too, instead of reading them in place
 	pinned buffer

@@ -180,8 +180,8 @@ func (d *Device) EdgeDotSoftmaxBackward(dsrc, ddst compute.Matrix, da []float32,
 		alpha, src, dst, a)).Done()
 	width := src.Cols / alpha.Cols
 	softmaxBackward(dalpha, s, alpha)
-	// The function gradient returns the gradient of the sum of two rows in column j, divided by
-	// a[j].
+	// The function gradient returns the gradient of the sum of two rows in column j, without the
+	// factor a[j].
 	gradient := func(e int32, j int, u float32) float32 {
 		return dalpha.Row(int(e))[j/width] * leakyGradient(u, slope)
 	}
