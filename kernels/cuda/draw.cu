@@ -267,8 +267,8 @@ __device__ inline uint64_t below(uint64_t *state, uint64_t n) {
     return __umul64hi(word, n);
 }
 
-// sequence_of returns the start of destination d's random sequence. It is also the key of d's edges
-// in the digest.
+// sequence_of returns the start of destination d's random sequence. The same number is the key of
+// d's edges in the digest.
 __device__ inline uint64_t sequence_of(const one &o, const frontier &f, int64_t d) {
     return mix64(o.hop.word ^ static_cast<uint32_t>(f.original[d]));
 }
@@ -384,9 +384,9 @@ __device__ inline int keep_below(const one &o, int64_t begin, int64_t degree, ui
 }
 
 // candidates writes some of a row's neighbours to kept, among them those with the fanout smallest
-// keys. It returns their number, which is at most KEPT. The first bound almost always leaves a
-// suitable number. If not, bisection finds a bound that does, because no two keys are equal; it
-// begins with small steps.
+// keys. It returns the number of neighbours written, which is at most KEPT. The first bound almost
+// always leaves a suitable number. If not, bisection finds a bound that does, because no two keys
+// are equal. Bisection begins with small steps.
 __device__ inline int candidates(const one &o, int64_t begin, int64_t degree, uint64_t *kept) {
     const float fanout = static_cast<float>(o.hop.fanout);
     const float share = (fanout + 3 * sqrtf(fanout) + 3) / static_cast<float>(degree);

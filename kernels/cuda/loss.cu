@@ -1,7 +1,7 @@
 // Losses. A warp computes the losses of some rows of logits, with exp and log in double precision.
-// The last warp of a group to finish adds the losses of the group. The last group to finish adds
-// the losses of all groups. Losses are added first by lane and then as a tree, so the sum does not
-// depend on which warps do this. Each warp needs a memory fence when it has finished. This takes
+// The last warp of a group to finish adds the losses of the group. The last of these warps adds the
+// losses of all groups. Losses are added first by lane and then as a tree, so the sum does not
+// depend on which warps do this. Each warp needs a memory fence when it has finished. A fence takes
 // longer than a row, so there are at most WARPS warps.
 #include "reduce.cuh"
 #include "stored.cuh"

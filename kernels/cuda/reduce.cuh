@@ -10,8 +10,7 @@ namespace halognn {
 
 // arrive counts the calling thread at a counter, which is 0 before and after. It returns true only
 // for the last of `all` threads to call it. This thread may then read what the others wrote before
-// their call. It must read by __ldcg, because the cache of its multiprocessor may have older
-// values.
+// their call, but only by __ldcg, because the cache of its multiprocessor may have older values.
 __device__ inline bool arrive(uint32_t *counter, int64_t all) {
     __threadfence();
     if (atomicAdd(counter, 1u) + 1 < static_cast<uint32_t>(all)) return false;

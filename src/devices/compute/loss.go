@@ -31,10 +31,10 @@ type QueuedLoss struct {
 	Head, Extras []float32
 
 	// If the loss is not finite, the kernel searches the matrices in Suspects, which are at most
-	// MostSuspects, with the content that they have when it runs. It writes the places that it
-	// finds to Places [PlacesLen]; later losses do not change these. Skipped [1] is also in the
-	// Bound of the updates. If Skipped is not 0, the first bad loss was in an earlier step, on this
-	// or another rank, and the kernel searches nothing.
+	// MostSuspects, as they are when the kernel runs. It writes the places that it finds to Places
+	// [PlacesLen]; later losses do not change these. Skipped [1] is also in the Bound of the
+	// updates. If Skipped is not 0, the first bad loss was in an earlier step, on this or another
+	// rank, and the kernel searches nothing.
 	Suspects []Suspect
 	Places   []float32
 	Skipped  []float32

@@ -244,8 +244,8 @@ func (v *denseVariant) run(b *bench, r, f, g, o int) []result {
 	b.dev.DenseBackward(got, mdy, y, d)
 	compute.DenseBackwardInParts(b.dev, want, dyParts, y, d)
 
-	// The gradients of weights are also compared with float64 arithmetic. This reads the
-	// backpropagated dy, which is the same for the map and for single kernels.
+	// The gradients of weights are also compared with float64 arithmetic on the backpropagated dy,
+	// which is the same for the map and for single kernels.
 	back := b.get(dyParts.Data)
 	gradient := func(name string, got compute.Matrix, x []float32, cols int) result {
 		return grid(name, b.get(got.Data), o, cols, r, func(i, j int) (s sum) {

@@ -23,7 +23,7 @@ func (d *Device) productRows(rows int) int {
 }
 
 // libraryRows returns the number of rows in a tile that a library multiplies. It is small if there
-// are few rows, so that all threads get tiles. It should not be too small, because a library packs
+// are few rows, so that all threads get tiles. Smaller tiles would be slow, because a library packs
 // w again for every tile, which takes about 32/libraryRows of the time of a product.
 func libraryRows(rows int) int {
 	if rows < 8192 {

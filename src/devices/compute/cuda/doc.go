@@ -62,8 +62,8 @@ var localRankNames = []string{
 }
 
 // LocalRank returns the rank of this process within its node, and the name of the launcher's
-// variable that gives it. If there is no such variable, it returns 0 and "". It does not need MPI,
-// because some MPI libraries require that the device is chosen before MPI starts.
+// variable that gives it. If there is no such variable, it returns 0 and "". LocalRank does not
+// need MPI, because some MPI libraries require that the device is chosen before MPI starts.
 func LocalRank() (rank int, variable string) {
 	for _, name := range localRankNames {
 		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n >= 0 {

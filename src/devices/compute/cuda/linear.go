@@ -82,8 +82,8 @@ func (d *Device) left(rows, n int) *C.float {
 	return (*C.float)(unsafe.Add(d.sums.p, at))
 }
 
-// lendFactors lends room for rounded copies of the factors of a product. If no factor has to be
-// rounded, it passes nil to launch.
+// lendFactors lends room for rounded copies of the factors of a product. If the device's precision
+// needs no rounded copies, it passes nil to launch.
 func (d *Device) lendFactors(kernel string, a, b compute.Matrix,
 	launch func(unsafe.Pointer) C.int) {
 	bytes := d.precision.FactorBytes()
