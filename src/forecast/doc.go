@@ -1,7 +1,7 @@
-// Package forecast is the wing of what is known before a run: what a job would fetch, what memory
-// and time it would take, and what the ranks, nodes and filesystem can give. It runs the code of
-// training, such as samplers, exchange plans and cache policies, but trains nothing. It holds no
-// code itself.
+// Package forecast groups the packages that predict a run before it starts: what a job would fetch,
+// how much memory and time it would take, and how fast the ranks, nodes and filesystem are. They
+// run the code of training, such as samplers, exchange plans and cache policies, but train nothing.
+// The package itself holds no code.
 //
 //	PARTS, job ─┬─ simulate: every minibatch, no rows moved ────> rows fetched, by policy and size
 //	            ├─ plan: a few minibatches, formulas, rates ────> memory, traffic, seconds of a step
