@@ -93,7 +93,8 @@ func mixed(ranks []Rank) (found []Finding) {
 
 // slowBuilds finds programs that were not built for speed.
 func slowBuilds(ranks []Rank) (found []Finding) {
-	// rank 0 is enough: the others have the same program, or mixed has reported theirs
+	// Rank 0 stands for all ranks. They run the same program, or the function mixed has reported
+	// theirs.
 	if slow := ranks[0].Slow; len(slow) > 0 {
 		found = append(found,
 			warning("build it with `make`", "the program is slow: %s", strings.Join(slow, ", ")))
@@ -243,7 +244,8 @@ func slowRanks(ranks []Rank) (found []Finding) {
 		}
 		rates = append(rates, r.GEMM/float64(r.Threads))
 	}
-	// of two ranks the faster one is the median; timing.Median would return their mean
+	// Of two ranks the faster one is the median here, so that the other can count as slow.
+	// timing.Median would return their mean.
 	sorted := slices.Sorted(slices.Values(rates))
 	median := sorted[len(sorted)/2]
 	for r, rate := range rates {

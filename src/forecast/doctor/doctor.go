@@ -48,9 +48,9 @@ type Rank struct {
 	Slow    []string    `json:"slow_build"`
 	Limits  Limits      `json:"limits"`
 
-	// GEMM is in flop/s of a matrix product on the rank's threads, all ranks at once. Alone is in
-	// bytes/s read and written by a copy on the rank's threads, no other rank of the node copying;
-	// Together the same, all ranks at once.
+	// GEMM is the flop/s of a matrix product on the rank's threads, while all ranks do the same.
+	// Alone is the bytes/s that a copy on the rank's threads reads and writes, while no other rank
+	// of the node copies. Together is this rate while all ranks copy.
 	GEMM     float64 `json:"gemm_flops_per_second"`
 	Alone    float64 `json:"copy_alone_bytes_per_second"`
 	Together float64 `json:"copy_together_bytes_per_second"`
@@ -75,11 +75,11 @@ func (l Limits) BlocksInfiniBand() bool {
 
 // Disk is a rank's test of a directory. Rates are 0 on ranks that did not test.
 type Disk struct {
-	// Write and Read include the sync; the cache is dropped between the two where the system does
-	// that.
+	// Write and Read include the time of the sync. The file is dropped from the system's cache
+	// between writing and reading, on systems that allow this.
 	Write  float64 `json:"write_bytes_per_second"`
 	Read   float64 `json:"read_bytes_per_second"`
-	Fault  string  `json:"fault"`  // why it could not
+	Fault  string  `json:"fault"`  // why the test failed
 	Unseen bool    `json:"unseen"` // the rank did not see rank 0's file
 }
 

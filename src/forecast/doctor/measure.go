@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	tryTime  = 100 * time.Millisecond // how long a rate is measured
+	tryTime  = 100 * time.Millisecond // how long each rate is measured
 	turnTime = 20 * time.Millisecond  // how long a rank that copies alone on its node is measured
 	// rows of the matrix for each thread; tiles of the device have 256 or 512 rows
 	gemmRows  = 512
@@ -87,9 +87,10 @@ func measureRank(c, node comm.Comm, o Options, me *Rank) error {
 // Traffic holds the rates between ranks. All are 0 if there is one rank only.
 type Traffic struct {
 	Barrier float64 `json:"barrier_seconds"`
-	// AllToAll is what a rank sends to the others, all at once.
+	// AllToAll is the bytes/s that a rank sends to all others, while they do the same.
 	AllToAll float64 `json:"all_to_all_bytes_per_second"`
-	// Allreduce is of the buffer that every rank adds, by the transport's own sum.
+	// Allreduce is the bytes/s of an allreduce by the transport: the size of the buffer that every
+	// rank adds, divided by the time.
 	Allreduce float64 `json:"allreduce_bytes_per_second"`
 }
 
