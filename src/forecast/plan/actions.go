@@ -27,8 +27,8 @@ import (
 // goes as one message: there is one flow for each pair of nodes. Hundreds of nodes have too many
 // pairs for SimGrid: then the nodes of a leaf switch act as one that has all their links (see
 // join). Sizes and seconds are what the plan predicts for each rank, as means over its minibatches.
-// So the ranks differ as much as their means do, and all steps are alike. If there are many ranks,
-// some are analysed, and each stands for the ranks next to it.
+// So all steps of a rank are alike, and ranks differ by their means. If there are many ranks, some
+// are analysed, and each stands for the ranks next to it.
 type Actions struct {
 	Dir  string
 	Leaf int // number of nodes that act as one; 0 means 1
@@ -103,8 +103,8 @@ func (a *acts) of(node int) (lo, hi int) {
 	return node * a.perNode, min((node+1)*a.perNode, a.ranks)
 }
 
-// process returns the number of a process. The argument at is the number of its rank or node. The
-// processes of a node's ranks come first, then the node's own.
+// process returns the number of a process. The argument at is the number of the rank or node that
+// it belongs to. The processes of a node's ranks come first, then the node's own.
 func (a *acts) process(kind actor, at int) int {
 	if int(kind) < ofRank {
 		return at*ofRank + at/a.perNode*ofNode + int(kind)
@@ -129,7 +129,7 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 		of, one := p.ranks[i], *p
 		one.ranks = p.ranks[i : i+1]
 		x := one.times(t, r)
-		// more goroutines of the pool than minibatches under way would be idle
+		// The pool has at most as many busy goroutines as there are minibatches under way.
 		drawn, train := x.Sample+x.Lookup+x.Copy, x.Gather+x.Train+x.Staged
 		if x.onCard { // the GPU either draws or trains, so drawing adds to its time
 			drawn, train = drawn-x.Sample, train+x.Sample
@@ -141,8 +141,8 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 		}
 		a.draw[rank], a.up[rank], a.train[rank] = draw*stretch, x.Up, train*stretch
 		here := rank / a.perNode
-		// number of nodes from the analysed rank to this rank; the owners of its rows are moved by
-		// the same number
+		// The number of nodes from the analysed rank to this rank. The owners of this rank's rows
+		// are assumed to be as many nodes away from the owners of the analysed rank's rows.
 		moved := here - of.rank/a.perNode
 		for owner, share := range of.owners {
 			there := (owner/a.perNode + moved + nodes) % nodes
@@ -194,8 +194,9 @@ func (a *acts) join(leaf int) {
 func joined(m [][]int64, leaf int) [][]int64 {
 	n := (len(m) + leaf - 1) / leaf
 	all := square(n)
-	// out and in are bytes sent and received: most by the busiest node of a leaf, far by all nodes
-	// of a leaf to and from other leaves
+	// In an ends, out is bytes sent and in is bytes received. The slice most has them for the
+	// busiest node of each leaf. The slice far has them for all nodes of each leaf, without the
+	// bytes that stay in the leaf.
 	type ends struct{ out, in float64 }
 	most, far := make([]ends, n), make([]ends, n)
 	for i := range m {
@@ -266,7 +267,7 @@ func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 			s := script{acts: all, of: of, at: at, steps: steps}
 			return writeFile(filepath.Join(dir, names[len(names)-1]), s.write)
 		}
-		// in the order in which the method process numbers the nodes' processes
+		// The nodes' processes are listed in the order in which the method process numbers them.
 		for node := range all.nodes() {
 			lo, hi := all.of(node)
 			for rank := lo; rank < hi; rank++ {
@@ -289,8 +290,8 @@ func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 	return a.writePlatform(all, r)
 }
 
-// script writes the actions of one process to its trace. The field of is the kind of process, and
-// at the number of the rank or node that it belongs to.
+// script writes the actions of one process to its trace. The field of is the kind of process. The
+// field at is the number of the rank or node that the process belongs to.
 type script struct {
 	*bufio.Writer
 	*acts
@@ -369,7 +370,7 @@ func (s *script) spread(to actor, tag int) {
 // exchange sends bytes to the same process of each other node, and waits for all.
 func (s *script) exchange(tag int, bytes [][]int64) {
 	any := false
-	// begins with the next node, so that not all nodes send to node 0 first
+	// Each node begins with the next one, so that not all nodes send to node 0 first.
 	for i := 1; i < s.nodes(); i++ {
 		from, to := (s.at+s.nodes()-i)%s.nodes(), (s.at+i)%s.nodes()
 		if n := bytes[from][s.at]; n > 0 {
@@ -397,7 +398,8 @@ func writeFile(path string, write func(*bufio.Writer)) error {
 	return errors.Join(w.Flush(), f.Close())
 }
 
-// latency is the assumed one-way latency of a link, in seconds. It is that of an Ethernet switch.
+// latency is the assumed one-way latency of a link, in seconds. An Ethernet switch has about this
+// latency.
 const latency = 25e-6
 
 // latencyFactors are the factors by which SimGrid multiplies a link's latency (its setting
@@ -431,8 +433,8 @@ func ofPairs(leaf int) string {
 `, strings.Join(factors, ";"), window*pairs)
 }
 
-// Bandwidths in bytes a second: inMemory between processes of one node, noTime on a network on
-// which messages take almost no time.
+// Bandwidths in bytes a second. The constant inMemory is that between processes of one node. The
+// constant noTime is that of a network on which messages take almost no time.
 const (
 	inMemory = 1e10
 	noTime   = 1e14

@@ -12,9 +12,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// ForwardBound returns the least memory that a rank needs to infer. The argument full says that it
-// infers layer by layer with all neighbours. Then it needs at least memory for the rows of the
-// layers.
+// ForwardBound returns the least memory that a rank needs to infer. If the argument full is set,
+// the rank infers layer by layer with all neighbours. Then it needs memory at least for the rows of
+// the layers.
 func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	if j.Model.Out == 0 {
 		j.Model.Out, j.Model.Task = s.Classes, s.Task

@@ -299,8 +299,8 @@ type modelBytes struct {
 	parameters, activations int64
 	scratch                 int64 // bytes on a CPU in which weight gradients are summed
 	partial                 int64 // bytes on a GPU for partial sums of weight gradients
-	wide                    int64 // bytes on a GPU for rows that are not complete
-	rounded                 int64 // bytes on a GPU for rounded factors
+	wide                    int64 // bytes on a GPU for products before they are stored rounded
+	rounded                 int64 // bytes on a GPU for rounded factors of matrix products
 	onDevice                int64 // bytes of parameters on the device
 	pinned                  int64 // pinned bytes of rows between layers, on the host of a GPU
 	needs                   nn.Needs
@@ -877,8 +877,10 @@ type chunking struct {
 // more chunks pass, the closer the assumption is to their maximum. Sampled chunks that are small
 // beside the others are left out, because most of their bytes do not depend on their rows.
 func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
-	// A hub is a vertex that is a chunk of its own, because it has more rows than the budget.
-	// Bytes of a row: maximum, sum, estimate for chunks that are no hubs, estimate for hubs.
+	// A hub is a vertex that is a chunk of its own, because it has more rows than the budget. The
+	// variables are bytes of a row: most is the maximum and sum the sum over the sampled chunks
+	// that are no hubs, usual becomes the estimate for such chunks, and hub is the maximum over
+	// hubs.
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0
 	// number of rows of the largest sampled chunk that is no hub
 	largest := int64(0)

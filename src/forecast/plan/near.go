@@ -7,8 +7,8 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// near returns the vertices that the rank's sampler draws likelier than others. They are those of
-// training once the cache of the job is filled.
+// near returns the vertices that the rank's sampler draws with a higher probability than others.
+// They are the same as in training once the cache of the job is filled.
 func (p *planner) near(r *rankPlan) (sample.Near, error) {
 	if !p.job.FavoursNear() {
 		return sample.Near{}, nil

@@ -18,8 +18,9 @@ import (
 // for themselves.
 type nodeShares map[int]perKind
 
-// The method of returns the shares of the node of rank r, of rows alone or beside sums. The
-// settings c give the capacity of one rank's cache.
+// The method of returns the shares of the node of rank r. If sums is set, they are those of the
+// rows that travel besides sums; otherwise owners send rows only. The settings c give the capacity
+// of one rank's cache.
 func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings, sums bool) (perKind, error) {
 	if *n == nil {
 		*n = nodeShares{}
@@ -38,8 +39,8 @@ func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings, sums bool) 
 	return share, err
 }
 
-// sumsShare is nodeShare where owners add rows: it counts the rows that travel besides sums, over
-// some minibatches of each rank.
+// sumsShare computes the shares of a node of ranks [lo,hi) if owners add rows. It counts the rows
+// that travel besides sums, over some minibatches of each rank.
 func (p *planner) sumsShare(lo, hi int, c *policy.Settings) (perKind, error) {
 	each := make([]*accesses, hi-lo)
 	defer func() {
@@ -86,12 +87,13 @@ func (p *planner) sumsShare(lo, hi int, c *policy.Settings) (perKind, error) {
 	return share.over(alone), nil
 }
 
-// held says which rank of a node caches each vertex, or -1.
+// held has, for each vertex, the number within the node of the rank that caches it, or -1.
 type held []int16
 
 func (h held) free() { mem.Free(h) }
 
-// sharedPlace returns what the ranks of a node divide among their caches; nil if each has its own.
+// sharedPlace returns which rank of the node caches which vertex, if the ranks of a node divide
+// their caches. It returns nil if each rank has a cache of its own.
 func (p *planner) sharedPlace(lo int, c *policy.Settings) (held, error) {
 	kind := policy.Find(c.Policy)
 	if !c.Shared() || kind.None() {
@@ -116,8 +118,9 @@ func (p *planner) sharedPlace(lo int, c *policy.Settings) (held, error) {
 	return device, nil
 }
 
-// holds returns the vertices that a rank finds in caches: those of place or, without it, the ones
-// that it reads most, as many as its cache holds; nil if there is no cache.
+// holds returns which vertices a rank finds in caches. If place is not nil, this is place.
+// Otherwise the rank is assumed to cache the vertices that it reads most, as many as its cache
+// holds. The result is nil if there is no cache.
 func (p *planner) holds(r *rankPlan, c *policy.Settings, place held) (held, error) {
 	if place != nil || policy.Find(c.Policy).None() {
 		return place, nil
@@ -141,7 +144,8 @@ func (p *planner) holds(r *rankPlan, c *policy.Settings, place held) (held, erro
 	return device, nil
 }
 
-// analysedOr returns an analysed rank, or another one, which the caller then owns and frees.
+// analysedOr returns the analysis of a rank. If the rank is not among the analysed ones, it
+// analyses the rank; the result own is then true, and the caller frees the analysis.
 func (p *planner) analysedOr(rank int) (r *rankPlan, own bool, err error) {
 	i := slices.IndexFunc(p.ranks, func(r *rankPlan) bool { return r.rank == rank })
 	if i >= 0 {
@@ -155,8 +159,9 @@ func (p *planner) analysedOr(rank int) (r *rankPlan, own bool, err error) {
 	return r, true, nil
 }
 
-// shareOthers sets which part of the rows of edges, and of the learned rows, that a rank reads it
-// fetches if its node fetches as one. It samples the probes for all ranks of the node.
+// shareOthers sets edgesOnce and learnedOnce. If the node fetches as one, a rank fetches only a
+// part of the rows of edges and of the learned rows that it reads; these numbers are that part. It
+// samples the probes for all ranks of the node.
 func (p *planner) shareOthers(r *rankPlan) error {
 	r.edgesOnce, r.learnedOnce = 1, 1
 	m, t := &p.job.Model, p.shards.Topology()
@@ -168,7 +173,7 @@ func (p *planner) shareOthers(r *rankPlan) error {
 	_, end := p.job.Vertices(hi - 1)
 	n := len(r.probes)
 	edges, learned := make([][]graph.VertexID, n), make([][]graph.VertexID, n)
-	near := 0 // learned rows of ranks of the node, which each rank fetches for itself
+	near := 0 // learned rows of this node's ranks, which each rank fetches for itself
 	var positions []graph.VertexID
 	defer func() { mem.Free(positions) }()
 	for rank := lo; rank < hi; rank++ {
@@ -222,8 +227,9 @@ func (p *planner) shareOthers(r *rankPlan) error {
 	return nil
 }
 
-// onceOf returns the part of the listed rows that are fetched if each list has a row once, beside
-// so many that are not shared.
+// onceOf returns the number of fetched rows divided by the number of read rows. A row is read as
+// often as the lists have it. It is fetched once for each list that has it. The argument near is
+// the number of further rows that each rank reads and fetches for itself.
 func onceOf(lists [][]graph.VertexID, near int) float64 {
 	once, all := near, near
 	for _, ids := range lists {
@@ -290,7 +296,7 @@ func (p *planner) nodeShare(lo, hi int, c *policy.Settings) (perKind, error) {
 	return share.over(alone), nil
 }
 
-// over divides by the numbers of alone; 1 where both are 0.
+// over divides each number of k by the same number of alone. The quotient is 1 where alone has 0.
 func (k perKind) over(alone perKind) perKind {
 	for kind := range k {
 		if alone[kind] == 0 {
@@ -335,15 +341,15 @@ func (p *planner) addReads(rank int, c *policy.Settings, asNode, asRanks []float
 	return nil
 }
 
-// buy reduces the rows that a rank would fetch for itself to those that it fetches for its node.
-// The rest is counted as shared.
+// buy turns the rows that a rank would fetch for itself into those that it fetches for its node.
+// The others are counted as shared.
 func (f *fetch) buy(share perKind) {
 	before := f.rows.sum()
 	for kind, x := range share {
 		f.rows[kind] *= x
 	}
 	f.shared = before - f.rows.sum()
-	if f.ids > 0 { // bytes of the ids of rows and sums: without those of shared rows
+	if f.ids > 0 { // the bytes of the ids of rows and sums, without those of shared rows
 		f.ids -= f.shared * exchange.IDBytes
 	}
 }
@@ -405,10 +411,10 @@ func (p *planner) wantedOf(r *rankPlan, n int, sums bool) (w *wanted, own fetch,
 	return w, own, nil
 }
 
-// unite lists what ranks want in each of n minibatches, each row once. The argument self is the
-// index of the buyer.
+// unite lists, for each of n minibatches, the rows that any rank wants, each row once. The argument
+// self is the index of the buyer.
 func (w *wanted) unite(each []*accesses, self, n, vertices int) {
-	// index in w of each vertex's latest use, plus 1; 0 if there is none
+	// For each vertex: 1 + the index in w of its latest use, or 0 if there is none.
 	last := mem.Make[int32](vertices)
 	defer mem.Free(last)
 	for step := range n {

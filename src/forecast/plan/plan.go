@@ -58,7 +58,7 @@ type Machine struct {
 type laid struct {
 	*job.Job
 	Machine
-	Evaluations int  // number of sampled evaluations, 0 or more
+	Evaluations int  // number of sampled evaluations; may be 0
 	auto        bool // cache.policy is auto
 }
 
@@ -69,7 +69,7 @@ func (j *Job) lay(l *job.Job) *laid {
 
 // Options are the settings of a plan.
 type Options struct {
-	Rates   Rates // rates that are given; a rate of 0 is measured, and the network's is assumed
+	Rates   Rates // given rates; a rate of 0 is measured, but for the network it is assumed
 	Device  compute.Device
 	Host    compute.Host
 	Memory  int64    // memory of a node in bytes; 0 if suggestions need not fit any
@@ -118,7 +118,7 @@ func (j *Job) fill(s *shard.Shards) error {
 	j.Fit(s)
 	var refused error
 	if j.Sparse || j.Model.Schema.Typed() || j.Model.LearnsRows() || j.Model.EdgeIn > 0 {
-		// checks the defaults set here, which the config's own check has not seen
+		// This checks the defaults that are set here. The config's own check has not seen them.
 		refused = parallel.Check(&j.Spec)
 	}
 	if !j.Reads() {
@@ -166,39 +166,39 @@ type Prediction struct {
 	Parts        string `json:"parts"`
 	Ranks        int    `json:"ranks"`
 	RanksPerNode int    `json:"ranks_per_node"`
-	Exact        bool   `json:"exact_ranks"` // the parts are not cut: see the package comment
+	Exact        bool   `json:"exact_ranks"` // no part is cut (see the package comment)
 	Analysed     int    `json:"analysed_ranks"`
 	Steps        int    `json:"steps_per_epoch"`
-	Minibatches  int    `json:"minibatches_per_step"` // of a rank
+	Minibatches  int    `json:"minibatches_per_step"` // number of minibatches of a rank
 
 	Minibatch   Minibatch `json:"minibatch"`
 	Traffic     Traffic   `json:"traffic"`
-	Collectives int       `json:"rounds_per_step"` // collectives that a rank starts
-	Gradients   int64     `json:"gradient_bytes"`  // of a step, all ranks
+	Collectives int       `json:"rounds_per_step"` // number of collectives that a rank starts
+	Gradients   int64     `json:"gradient_bytes"`  // bytes that all ranks send
 	Sampling    *Sampling `json:"rounds,omitempty"`
-	// where ranks share minibatches or hold columns
+	// set only if ranks share minibatches or hold columns
 	Shuffles   *Shuffles     `json:"shuffles,omitempty"`
 	Memory     trace.Memory  `json:"memory"`
 	MemoryRank int64         `json:"memory_per_rank"`
-	MemoryNode int64         `json:"memory_per_node"` // shared memory of a node is counted once
+	MemoryNode int64         `json:"memory_per_node"` // shared memory of a node counts once
 	MemoryHas  int64         `json:"memory_of_a_node,omitempty"`
 	Device     *DeviceMemory `json:"device_memory,omitempty"`
-	Draws      *Draws        `json:"draws,omitempty"` // of a job with GPUs
+	Draws      *Draws        `json:"draws,omitempty"` // set only for GPUs
 	Rates      Rates         `json:"rates"`
 	Times      Times         `json:"seconds_per_step"`
 	Curve      []Point       `json:"cache_sizes"`
 	Suggestion *Suggestion   `json:"suggestion,omitempty"`
 	Notes      []string      `json:"notes,omitempty"`
 
-	// of sizes alone: only traffic and gradients have times
+	// The plan is made from sizes alone. Then only traffic and gradients have times.
 	Sizes bool `json:"sizes_alone,omitempty"`
 }
 
 // Minibatch is the mean size of the sampled minibatches.
 type Minibatch struct {
 	Seeds    float64   `json:"seeds"`
-	Vertices []float64 `json:"frontier"` // after each hop, the seeds first
-	Edges    []float64 `json:"edges"`    // of each hop
+	Vertices []float64 `json:"frontier"` // vertices after each hop, the seeds first
+	Edges    []float64 `json:"edges"`    // edges of each hop
 }
 
 func (p *planner) node(rank int) (lo, hi int) {
@@ -265,7 +265,8 @@ type planner struct {
 	forward bool          // nothing is trained
 	ofRows  *access.Kinds // kinds of feature rows; set by the first call of the method kinds
 
-	// counts of a step that Shuffles defines; nil if ranks send each other nothing that it counts
+	// The counts of a step that Shuffles defines. It is nil if ranks send each other nothing that
+	// Shuffles counts.
 	shuffles *Shuffles
 
 	together   nodeScore

@@ -33,7 +33,7 @@ func record(r *access.Workload, n int) (*accesses, error) {
 	return a, nil
 }
 
-// keep leaves out the vertices for which the function is false.
+// keep leaves out the vertices for which the function of returns false.
 func (a *accesses) keep(of func(graph.VertexID) bool) {
 	n, from := 0, 0
 	for i, end := range a.ends {
@@ -62,7 +62,7 @@ func (a *accesses) step(i int) []graph.VertexID {
 	return a.ids[at:a.ends[i]]
 }
 
-// played holds what a policy needs, and rows in the cache at first.
+// played holds what a policy needs for its decisions, and how many rows its cache holds at first.
 type played struct {
 	held    int     // number of rows in the cache before the first step
 	seconds float64 // mean time that the policy takes for a minibatch

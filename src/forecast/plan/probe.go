@@ -20,17 +20,19 @@ type rankPlan struct {
 	read   []float32 // [N] expected number of times that a minibatch reads each vertex
 	remote perKind   // predicted number of reads outside the node, for a minibatch
 	factor perKind   // reads outside the node that the probes counted, divided by remote
-	// the parts of the rows of edges, and of learned rows, that the rank reads and also fetches:
-	// less than 1 if its node fetches as one
+	// The part of the rows that the rank reads and also fetches itself, for rows of edges and for
+	// learned rows. It is less than 1 if the node fetches as one.
 	edgesOnce, learnedOnce float64
 	owners                 []float64 // [K] part of the remote reads that go to rows of each rank
 	probes                 []shape   // shapes of the sampled minibatches
-	most                   shape     // the maximum of each number of a shape over the probes
-	// the same over the minibatches of evaluation; empty if evaluation has no fanouts of its own
+	most                   shape     // largest value of each number of a shape over the probes
+	// The largest values over the minibatches of evaluation. It is empty if evaluation has no
+	// fanouts of its own.
 	evaluated shape
 
 	trial *trial // prepares all sampled minibatches except those that evaluator prepares
-	// bytes that trial held before evaluation; nil if evaluation has no minibatches of its own
+	// The bytes that trial held before evaluation. It is nil if evaluation has no minibatches of
+	// its own.
 	trained   *parallel.TrialBytes
 	evaluator *trial // prepares minibatches of evaluation, if they cannot use the slots of training
 	sampler   int64  // bytes of a sampler, without its minibatches
@@ -49,8 +51,8 @@ type shape struct {
 	kinds    []kindShape // numbers of vertices of the input frontier by type; nil without types
 	sent     sent        // bytes that go to a GPU
 	edgeRows int64       // feature rows of edges that the rank fetches
-	// bytes that travel so that the rank gets these rows; it is assumed to send the same number of
-	// bytes to serve others
+	// The bytes that travel so that the rank gets these rows. It is assumed to send as many bytes
+	// to serve other ranks.
 	edgeBytes int64
 	// loads of the layers in a rank's share of a minibatch; nil if the minibatch is not shared
 	loads []sample.Load
@@ -278,8 +280,8 @@ func (p *planner) share(r *rankPlan) {
 	}
 }
 
-// Limits on the minibatches sampled for a rank. They give a precise mean; small minibatches need
-// more of them.
+// Limits on the minibatches that are sampled for a rank. With these a mean is precise: more
+// minibatches are sampled if they are small.
 const (
 	leastProbes = 4
 	mostProbes  = 32

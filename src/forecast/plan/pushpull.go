@@ -58,9 +58,10 @@ func (p *planner) join() {
 	}
 }
 
-// joined returns the input hops of all ranks' minibatches as one hop. It calls rankSize for each
-// rank and each size of a hop. The function rankSize applies size to the shape of the rank's
-// minibatch, or takes the mean over its minibatches.
+// joined returns the input hops of all ranks' minibatches as one hop. For each rank and each number
+// of a hop it calls the function rankSize. The argument size of rankSize returns this number from a
+// shape. rankSize applies it to the shape of the rank's minibatch, or returns the mean over the
+// rank's minibatches.
 func (p *planner) joined(
 	rankSize func(r *rankPlan, size func(s *shape) float64) float64,
 ) hopShape {
@@ -105,9 +106,9 @@ func (p *planner) sums(destinations int) []compute.Matrix {
 	return slices.Repeat([]compute.Matrix{{Rows: destinations, Cols: width}}, p.job.Ranks)
 }
 
-// reserveColumns reserves the arrays for what a rank computes on its columns. It also sets in the
-// input in that the input layer reads sums instead of rows. It returns the bytes of these arrays,
-// and of the sums and gradients that ranks send each other.
+// reserveColumns reserves the arrays for what a rank computes on its columns. It also sets the
+// layer's input (the argument in) so that the layer reads sums instead of rows. It returns the
+// bytes of these arrays, and of the sums and gradients that ranks send each other.
 func (p *planner) reserveColumns(m *nn.Model, r *rankPlan, in *nn.Input) (moving int64, err error) {
 	columns, err := m.Columns(p.job.Columns(r.rank))
 	if err != nil {

@@ -21,18 +21,18 @@ type Rates struct {
 	Sample  float64 `json:"sample_edges_per_s"`  // edges drawn by one goroutine
 	Lookups float64 `json:"lookups_per_s"`       // rows located by one goroutine
 	Rows    float64 `json:"rows_per_s"`          // feature rows averaged or copied by one goroutine
-	Flops   float64 `json:"flop_per_s"`          // of matrix products / time of a step
-	Network float64 `json:"network_bytes_per_s"` // of a node's link, each way
+	Flops   float64 `json:"flop_per_s"`          // matrix operations a second, in a step
+	Network float64 `json:"network_bytes_per_s"` // of a node's link, in each direction
 
-	// Measured peak of the device's multiply-adds in the job's precision, on all its threads; 0: it
-	// is not known, or Flops was given.
+	// Peak is the measured peak of the device's multiply-adds in the job's precision, on all its
+	// threads. It is 0 if it is not known, or if Flops was given.
 	Peak float64 `json:"peak_flop_per_s,omitempty"`
 
-	// Of a GPU, where one trains.
-	Device float64 `json:"device_bytes_per_s,omitempty"` // read and written in its memory
-	Bus    float64 `json:"bus_bytes_per_s,omitempty"`    // from the host
+	// The rates of a GPU, if one trains.
+	Device float64 `json:"device_bytes_per_s,omitempty"` // bytes read and written in its memory
+	Bus    float64 `json:"bus_bytes_per_s,omitempty"`    // bytes copied from the host
 
-	// whether the network's rate is assumed, and whether the GPU's rates are
+	// Whether the rate of the network is assumed, and whether the rates of the GPU are.
 	assumed, assumedGPU bool
 }
 
@@ -84,7 +84,7 @@ func (p *planner) measure() (Rates, error) {
 	return r, nil
 }
 
-// rate returns work divided by seconds, or a large finite number if either is 0.
+// rate returns work divided by seconds. If either is 0, it returns a large finite number.
 func rate(work, seconds float64) float64 {
 	if work == 0 || seconds == 0 {
 		return 1e18

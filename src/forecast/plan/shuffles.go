@@ -9,21 +9,22 @@ import (
 // Shuffles counts what ranks do and send each other in a step if they share minibatches or hold
 // columns, summed over the ranks. Package train counts the same in a run. For each hidden row a
 // gradient goes back, so a run's `shuffled_rows` are feature_rows + 2 hidden_rows. If ranks hold
-// columns, partial sums count as hidden rows, and so do learned rows that come from their owners.
+// columns, partial sums count as hidden rows. Learned rows that come from their owners also count
+// as hidden rows.
 type Shuffles struct {
 	Edges    float64 `json:"computed_edges"`
 	Loaded   float64 `json:"loaded_rows"`
-	Features float64 `json:"feature_rows"` // received
-	Hidden   float64 `json:"hidden_rows"`  // received
-	Sums     float64 `json:"learned_sums"` // of them, sums of learned rows
-	// of the hidden rows, learned ones that another rank of the node fetches; gradients go back for
-	// these too
+	Features float64 `json:"feature_rows"` // feature rows received
+	Hidden   float64 `json:"hidden_rows"`  // hidden rows received
+	Sums     float64 `json:"learned_sums"` // how many of them are sums of learned rows
+	// How many of the hidden rows are learned rows that another rank of the node fetches. Gradients
+	// go back for these too.
 	Shared   float64 `json:"shared_learned_rows,omitempty"`
 	Bytes    float64 `json:"shuffle_bytes"`
 	Sampling float64 `json:"sampling_bytes"`
 
-	// bytes that the busiest rank sends or receives, whichever is more: for sampling (found), for
-	// features, and between layers
+	// Bytes that the busiest rank sends or receives, whichever is more. The field found has those
+	// for sampling, features those of feature rows, and between those that travel between layers.
 	found, features, between float64
 
 	learned bool // the hidden rows are learned rows

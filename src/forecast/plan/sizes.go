@@ -22,15 +22,16 @@ type Bound int
 
 // The assumptions that a plan can make.
 const (
-	// neighbours are random vertices; Options.Cut says how many are on other nodes
+	// An average case: neighbours are random vertices, and Options.Cut says how many of them are on
+	// other nodes.
 	Expected Bound = iota
 	Least          // minibatches have no vertices but their seeds, and caches are empty
 	Most           // no vertex is drawn twice, and all drawn vertices are on other nodes
 )
 
 // Bounds returns the least and the most memory of a rank, for shards that have only sizes (see
-// shard.Sizes). Its errors are those of New that can be found from sizes, and one for a job about
-// which only the parts can tell.
+// shard.Sizes). It returns those errors of New that sizes are enough to find. It also returns an
+// error for a job whose memory cannot be told from sizes, because that takes the parts.
 func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	if err := j.Trainable(s); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrParts, err)
@@ -182,7 +183,8 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 	n, all, bound := float64(p.shards.Vertices), float64(p.shards.Edges), p.options.Bound
 	s := shape{seeds: seeds, hops: make([]hopShape, p.job.Model.Layers)}
 	reads := p.job.Reads()
-	// number of vertices of a hop, and the part of them that the rank's node owns
+	// The variable at is the number of vertices of a hop, and own is the part of them that the
+	// rank's node owns.
 	at, own := float64(seeds), 1.0
 	lo, hi := p.node(rank)
 	back := p.options.Cut * float64(hi-lo) / max(1, float64(p.job.Ranks-(hi-lo)))
@@ -229,8 +231,8 @@ func (p *planner) sizedShape(spec sample.Spec, rank, seeds int) shape {
 	return s
 }
 
-// sizedTraffic returns the traffic of one rank, for shards that have only sizes. What a cache finds
-// depends on the edges, so the cache is assumed to find nothing.
+// sizedTraffic returns the traffic of one rank, for shards that have only sizes. Which rows a cache
+// saves depends on the edges, so the cache is assumed to save none.
 func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 	c, t := &p.job.Cache, &Traffic{Policy: p.job.Cache.Policy}
 	kind := policy.Find(c.Policy)

@@ -98,7 +98,8 @@ func (p *planner) fetchedBySums(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	}}, nil
 }
 
-// fetchedBySumsOfNode is fetchedBySums for a static policy whose rows the ranks of a node share.
+// fetchedBySumsOfNode does what fetchedBySums does, for a static policy whose rows the ranks of a
+// node divide among their caches.
 func (p *planner) fetchedBySumsOfNode(r *rankPlan, kind *policy.Policy, c *policy.Settings) (
 	*fetched, error) {
 	steps := min(p.traceSteps(r, 1), summedSteps)
@@ -120,11 +121,14 @@ func (p *planner) fetchedBySumsOfNode(r *rankPlan, kind *policy.Policy, c *polic
 // summedSteps is the number of minibatches of a rank that are simulated if owners send sums.
 const summedSteps = 64
 
-// decides lets a cache decide about the next minibatch, and about earlier ones that waited for it.
+// decides is a function that tells a cache about the next minibatch. The cache decides about this
+// minibatch, and about earlier ones that waited for it; each gets these decisions. The argument
+// last says that no minibatch follows.
 type decides func(remote []graph.VertexID, worth []uint8, last bool,
 	each func(minibatch int, d *cache.Decision)) error
 
-// fixed is a cache that keeps the vertices with a device; nil: none.
+// fixed is a cache that always holds the same vertices: those whose entry of device is not
+// negative. If device is nil, it holds none.
 type fixed struct {
 	device []int16
 	d      cache.Decision
@@ -149,9 +153,9 @@ func (f *fixed) decide(remote []graph.VertexID, _ []uint8, _ bool,
 
 func (f *fixed) free() { f.d.Free() }
 
-// playSums lets a cache decide about the given number of minibatches of a rank, and returns what
-// they fetch on average. If no minibatch waits (window 0), the function took gets the rows that
-// travel for each minibatch; it may be nil.
+// playSums lets the cache by decide about the given number of minibatches of a rank, and returns
+// what they fetch on average. If the window is 0, so that no minibatch waits, the function took
+// gets the rows that travel for each minibatch. It may be nil.
 func (p *planner) playSums(r *rankPlan, window, steps int, by decides,
 	took func(s *summer, rows []graph.VertexID)) (f fetch, err error) {
 	s, err := p.newSummer(r.rank, window)
@@ -199,8 +203,8 @@ func (p *planner) playSums(r *rankPlan, window, steps int, by decides,
 	return f, nil
 }
 
-// travelling samples n minibatches of a rank, and keeps the rows that travel for each besides sums,
-// where the rank finds the vertices with a device at hand.
+// travelling samples n minibatches of a rank, and returns for each the rows that travel besides
+// sums. The rank has the rows of the vertices whose entry of device is not negative.
 func (p *planner) travelling(r *rankPlan, n int, device []int16) (a *accesses, f fetch, err error) {
 	a, by := new(accesses), fixed{device: device}
 	defer by.free()

@@ -176,8 +176,8 @@ func gatheredRows(m *nn.Config, s *shape) int {
 type Point struct {
 	Policy  string  `json:"policy"`
 	Alpha   float64 `json:"alpha"`
-	Bytes   int64   `json:"cache_bytes"` // of a rank: rows, index and window
-	Rows    float64 `json:"remote_rows"` // of a step, all ranks
+	Bytes   int64   `json:"cache_bytes"` // bytes of a rank's rows, index and window
+	Rows    float64 `json:"remote_rows"` // rows that all ranks fetch in a step
 	HitRate float64 `json:"hit_rate"`
 	Remote  float64 `json:"t_remote"`
 	Step    float64 `json:"step"`
@@ -197,7 +197,8 @@ var alphas = []float64{0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5,
 	20, 30, 50, 70, 100}
 
 // sizes predicts the effect of caches from small to large, and suggests one. The caches have the
-// job's policy. If that is none, they have policy vip or, if sampling has no fanouts, policy sim.
+// job's policy. If that policy is none, they have policy vip, or policy sim if sampling has no
+// fanouts.
 func (p *planner) sizes(out *Prediction) error {
 	if out.Traffic.Reads == 0 || p.job.FavoursNear() {
 		return nil
@@ -263,8 +264,8 @@ func (p *planner) sizes(out *Prediction) error {
 	return nil
 }
 
-// near is the limit up to which the network counts as hidden. It is the time of a step divided by
-// the time of a step without remote rows.
+// near is how much longer a step may take than one without remote rows, as a factor, if the network
+// still counts as hidden.
 const near = 1.02
 
 // suggest returns the smallest cache that hides the network or, if none does, the fastest cache

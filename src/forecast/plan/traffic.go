@@ -15,43 +15,48 @@ import (
 type Traffic struct {
 	Policy   string  `json:"policy"`
 	Alpha    float64 `json:"alpha,omitempty"`
-	Capacity int     `json:"capacity_rows"` // of a rank, the largest
+	Capacity int     `json:"capacity_rows"` // largest capacity of a rank's cache
 	Window   int     `json:"window,omitempty"`
 
-	// input vertices owned outside the reader's node; all ranks
+	// input vertices of all ranks whose owners are on other nodes
 	Reads float64 `json:"remote_reads"`
-	Rows  float64 `json:"remote_rows"`           // rows that are transferred; all ranks
-	Sums  float64 `json:"sum_vectors,omitempty"` // sums that owners make in the stead of rows
-	Bytes float64 `json:"remote_bytes"`          // of rows and sums
-	IDs   float64 `json:"id_bytes"`              // of their ids
+	Rows  float64 `json:"remote_rows"`           // rows transferred to all ranks
+	Sums  float64 `json:"sum_vectors,omitempty"` // sums that owners send instead of rows
+	Bytes float64 `json:"remote_bytes"`          // bytes of rows and sums
+	IDs   float64 `json:"id_bytes"`              // bytes of ids
 	// rows that another rank of the reader's node fetches
 	Shared  float64 `json:"shared_rows,omitempty"`
 	HitRate float64 `json:"hit_rate"` // 1 - (Rows + Shared + Sums)/Reads
 	Factor  float64 `json:"factor"`   // reads in the probes / reads predicted
-	// rows and sums that one node receives or sends, if more
+	// rows and sums that the busiest node receives or sends, whichever is more
 	Busiest float64 `json:"busiest_rows"`
 
-	// Where the ranks of a node read each other's caches: reads found in the own cache and in those
-	// of peers, all ranks; and the cost of a step's rows in far ones (policy.Settings.Place).
+	// These are set only if the ranks of a node read each other's caches. Own and Peer are the
+	// reads, of all ranks, that find the row in the rank's own cache and in a peer's cache. Cost is
+	// the cost of a step's rows, in units of the cost of a far row (policy.Settings.Place).
 	Own      float64 `json:"own_cache_rows,omitempty"`
 	Peer     float64 `json:"peer_cache_rows,omitempty"`
 	PeerCost float64 `json:"peer_cost,omitempty"`
 	Cost     float64 `json:"cost,omitempty"`
 
-	// Rows of edges, of which no cache has any, and the bytes of these and their ids; all ranks.
+	// Rows of edges, of all ranks, and the bytes of these rows and of their ids. No cache holds
+	// rows of edges.
 	EdgeRows   float64 `json:"edge_rows,omitempty"`
 	EdgeBytes  float64 `json:"edge_bytes,omitempty"`
-	EdgeShared float64 `json:"shared_edge_rows,omitempty"` // another rank of the node fetches them
+	EdgeShared float64 `json:"shared_edge_rows,omitempty"` // fetched by another rank of the node
 
-	Counted int `json:"counted_minibatches,omitempty"` // played, of a rank; 0 with a formula
+	// Counted is the number of minibatches of a rank that were played. It is 0 if there is a
+	// formula.
+	Counted int `json:"counted_minibatches,omitempty"`
 
-	Types []TypeRows `json:"types,omitempty"` // of Reads and Rows, where vertices have types
+	// Types has Reads and Rows for each vertex type, if there are types.
+	Types []TypeRows `json:"types,omitempty"`
 
 	rows     perKind   // like Rows, for each kind of rows
 	sumBytes float64   // bytes of the sums that the analysed ranks receive in a step
 	held     int64     // bytes of the rows in the fullest cache
 	received []float64 // [analysed ranks] number of rows and sums received from other nodes
-	// [analysed ranks] received, plus the rows that other ranks of the node fetch and pass on
+	// [analysed ranks] received, and the rows that other ranks of the node fetch and pass on
 	gets        []float64
 	deciding    float64 // seconds that the policy takes for a minibatch; 0 if not measured
 	policyBytes int64   // bytes of memory of the policy
@@ -91,9 +96,9 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 }
 
 // traffics predicts the traffic of a step for caches with the policy of c. The function capacities
-// returns a list of sizes for a rank, and the result has a Traffic for each size. If sums is false,
-// owners send rows only. If nodes is true, nodes fetch as one, and the capacities must be the
-// job's. If it is false, ranks fetch for themselves.
+// returns a list of sizes for a rank, and the result has a Traffic for each size. If the argument
+// sums is false, owners send rows only. If the argument nodes is true, nodes fetch as one, and the
+// capacities must be those of the job. If it is false, each rank fetches for itself.
 func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
 	sums, nodes bool) ([]Traffic, error) {
 	var all []Traffic
@@ -264,7 +269,7 @@ type fetch struct {
 	ids       float64 // bytes of the ids of rows and sums; 0 without sums
 	peer      float64 // number of rows found in the caches of other ranks of the node
 	shared    float64 // number of rows that other ranks of the node fetch and pass on
-	held      int     // number of rows for which the cache needs room; heldBytes are their bytes
+	held      int     // number of rows for which the cache needs room
 	heldBytes int64
 	window    int
 	counted   int
@@ -337,8 +342,8 @@ func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Sett
 }
 
 // placed divides a static cache of any size among the ranks of a node. The function count returns
-// what rank r fetches. It gets the number within the node of the rank that caches each vertex, or
-// -1, and the number of rank r.
+// what rank r fetches. Its argument device has, for each vertex, the number within the node of the
+// rank that caches it, or -1. Its argument self is the number of rank r within the node.
 func (p *planner) placed(r *rankPlan, kind *policy.Policy, c *policy.Settings,
 	count func(device []int16, self int) (fetch, error)) (*fetched, error) {
 	ranks := p.job.Neighbours(r.rank)

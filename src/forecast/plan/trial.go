@@ -21,11 +21,12 @@ type trial struct {
 	*parallel.Trial
 	device  *sender // counts what goes to a GPU; nil if the CPUs train
 	related bool    // layers tell the relations of edges apart
-	// the numbers of a shape determine what a minibatch takes, so similar ones need no preparation
+	// The numbers of a shape determine what a minibatch takes. So a minibatch that is no larger
+	// than a prepared one need not be prepared.
 	plain bool
 	self  bool // layers read an edge from each vertex to itself
-	// numbers of the largest shape for which there is room so far: at true for trained minibatches,
-	// at false for others
+	// Numbers of the largest shape for which there is room so far. The entry true is for trained
+	// minibatches, the entry false for others.
 	room    map[bool][]int
 	closers mem.Closers
 }
@@ -43,7 +44,8 @@ func (p *planner) newTrial(of trialOf) (t *trial, err error) {
 	needs := j.Model.Needs()
 	t = &trial{related: needs.Relations != nn.NoRelations, self: needs.SelfEdges,
 		room: map[bool][]int{}}
-	// late rows that a node fetches have buffers of their own, and depend on earlier minibatches
+	// Late rows that a node fetches have buffers of their own, whose sizes depend on earlier
+	// minibatches.
 	apart := j.Model.LearnsRows() && j.FetchesAsNodes()
 	t.plain = !t.related && j.GPU == nil && j.OwnersSums() == nil && !needs.EdgeRows && !apart
 	defer func() {
@@ -217,8 +219,8 @@ func (t *trial) prepare(mb *sample.Minibatch, seeds []graph.VertexID, key sample
 }
 
 // hasRoom reports whether the arrays have room for each number of a shape. If not, it raises the
-// room to what preparing such a minibatch leaves: an eighth more than the numbers, because mem.Grow
-// reserves that.
+// room to what the arrays have after such a minibatch is prepared. That is an eighth more than the
+// numbers, because mem.Grow reserves an eighth more.
 func (t *trial) hasRoom(s *shape, train bool) bool {
 	numbers, room := s.numbers(), t.room[train]
 	if room == nil {
@@ -243,8 +245,8 @@ func (h *hopShape) reads(of *nn.Hop, related bool) {
 }
 
 // heldBytes holds the memory of a rank's minibatches, and of what fetches their rows. TrialBytes is
-// for slots that have trained. The field judged is for slots that have then also evaluated. With a
-// look-ahead cache it is for slots that have only evaluated.
+// the memory of pipeline slots after training. The field judged is the memory of slots after
+// evaluation: of the same slots or, with a look-ahead cache, of slots that only evaluate.
 type heldBytes struct {
 	parallel.TrialBytes
 	judged parallel.TrialBytes

@@ -217,7 +217,8 @@ func (p *planner) learned() *Shuffles {
 		ids := r.mean(func(s *shape) float64 { return float64(s.learns.ids) })
 		bytes := rows*parallel.BetweenBytes(m.Learned) + ids
 		shared, size := (rows-sums)*(1-r.learnedOnce), float64(4*m.Learned)
-		if bytes -= shared * size; p.job.FetchesAsNodes() { // which asks for rows by their own ids
+		// If the node fetches as one, its exchange requests the rows by ids of its own.
+		if bytes -= shared * size; p.job.FetchesAsNodes() {
 			bytes += (rows - sums - shared) * exchange.IDBytes
 		}
 		s.add(&Shuffles{
