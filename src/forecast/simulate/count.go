@@ -24,14 +24,15 @@ type counter struct {
 	remote   int64 // sum of each
 	asked    Asked // what sampling would ask of other ranks with a partitioned topology
 	edgeRows int64 // rows of edges that the minibatches fetch, if the model reads some
-	// the edges of the latest minibatch whose rows are on other nodes
+	// Edges of the latest minibatch whose feature rows are on other nodes.
 	edges   []graph.VertexID
 	learns  *parallel.LearnedCounter // counts learned rows; nil if the model learns none
 	learned parallel.LearnedCounts
 	playing []*player // policies that decide step by step, each with one size of cache
 
 	kinds *access.Kinds // the kinds of rows; nil if all rows have one size
-	// remote vertices of the latest minibatches, over the longest window of a policy
+	// History of the remote vertices of the latest minibatches, as long as the longest window of a
+	// policy.
 	recent *policy.History
 	// counts the sums that owners send instead of rows; nil if they send rows only
 	sums *parallel.SumCounter
@@ -75,7 +76,7 @@ type draws struct {
 func (s *Simulation) plain() draws { return draws{first: 1, last: s.job.Epochs} }
 
 // eachMinibatch samples the rank's minibatches in the order of training, finds the owners of their
-// vertices, and calls take with each.
+// vertices, and calls the function take with each minibatch.
 func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) error) error {
 	o := sample.Options{Spec: c.job.Sample, Near: d.near, Workers: workers, ForwardOnly: true}
 	if c.o.LastShort {
@@ -217,7 +218,8 @@ type pieces struct {
 // at returns the seeds of a minibatch. sample.Replay calls it through its field Seeds; dst is
 // memory for the result.
 func (p *pieces) at(k sample.Key, dst []graph.VertexID) []graph.VertexID {
-	// training cuts the shuffled seeds of an epoch into pieces; joined, they are these seeds again
+	// Training cuts the shuffled seeds of an epoch into pieces. So the pieces in order are these
+	// seeds again.
 	if p.epoch != k.Epoch {
 		p.order, p.epoch = p.order[:0], k.Epoch
 		for s := range p.streams.Steps() {

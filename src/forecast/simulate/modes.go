@@ -161,7 +161,7 @@ type modeCounter struct {
 
 	mu    sync.Mutex
 	sum   ModeCounts
-	edges []int64 // [Epochs*Steps*Ranks] edges of each rank in each step
+	edges []int64 // [Epochs*Steps*Ranks] number of edges that each rank computes in each step
 }
 
 func (o *ModeOptions) count(s *shard.Shards, mode *parallel.Mode, ranks int) (*ModeCounts, error) {

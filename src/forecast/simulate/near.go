@@ -96,9 +96,10 @@ type nearRank struct {
 	reads      nearReads // reads of the epoch counted last
 }
 
-// nearReads counts over an epoch. The field read is the number of reads of vertices that are not
-// local, peer the number of these reads that find the row in the cache of a peer, far the number of
-// fetched rows, bytes their bytes if rows differ in size, and edges the number of sampled edges.
+// nearReads counts reads over an epoch. The field read is the number of reads of vertices that are
+// not local. Of these, peer find the row in the cache of a peer, and far are fetched. The field
+// bytes is the bytes of the fetched rows, if rows differ in size. The field edges is the number of
+// sampled edges.
 type nearReads struct{ read, peer, far, bytes, edges int64 }
 
 func (n *nearReads) add(o nearReads) {
@@ -157,8 +158,8 @@ func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	return err
 }
 
-// count counts the reads of an epoch. The argument factor says how many times likelier near
-// vertices are drawn.
+// count counts the reads of an epoch. Near vertices are drawn with factor times the probability of
+// others.
 func (n *nearRank) count(epoch int, factor float64, workers int) error {
 	n.reads = nearReads{}
 	d := draws{first: epoch, last: epoch, near: n.near, favour: factor}

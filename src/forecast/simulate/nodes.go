@@ -37,7 +37,7 @@ type node struct {
 	byPart []byPart   // [ranks] remote vertices of each rank in this turn, by part
 	tally  [][]*tally // [policies][sizes]
 
-	turn  uint32   // number of the latest pass over lists of vertices
+	turn  uint32   // number of the latest pass over lists of vertices: each turn makes several
 	last  []uint32 // [N] the latest pass that met the vertex
 	place []int32  // [N] the vertex's place in the list of that pass
 	union []uint32 // [N] number of turns in which some rank reads each remote vertex
@@ -45,7 +45,7 @@ type node struct {
 	scores [][]float32 // scores of the policies whose caches the ranks divide
 
 	turns int // number of turns so far
-	// [ranks] if owners send sums: the rows of this turn about which divided caches decide
+	// [ranks] rows of this turn about which divided caches decide, if owners send sums
 	bought     [][]graph.VertexID
 	edges      []graph.VertexID // edges on other nodes that the ranks read in this turn
 	edgeRows   int64            // number of rows of edges that were fetched
@@ -55,13 +55,13 @@ type node struct {
 
 // tally counts one policy with one size of cache.
 type tally struct {
-	places  [][]int16 // [ranks] with sums: who holds each vertex of a divided static cache
+	places  [][]int16 // [ranks] for sums: who holds each vertex of a divided static cache
 	total   trace.Counters
 	trace   Trace    // counts of each step; nil for a static policy
 	filled  int64    // number of rows put into the caches before the first step
 	first   int      // number of the first minibatch in waiting
 	waiting []*lacks // minibatches about which not all ranks have decided
-	spare   []*lacks // lacks to use again
+	spare   []*lacks // lists of earlier minibatches, to be used again
 	perStep int      // number of minibatches of a step
 	ranks   int      // number of ranks of the node
 }
@@ -90,7 +90,8 @@ type seller struct {
 	// ring of the latest turns: for each wanted row, 1 if the seller's own rank wants it
 	self [][]uint8
 	n    int // number of turns so far
-	// if owners send sums: all that the node reads in the first turns, by which caches open
+	// If owners send sums: all remote vertices that the node reads in the first turns. The caches
+	// are opened by them.
 	opening *policy.History
 }
 
@@ -99,8 +100,8 @@ func (s *Simulation) byNode() bool {
 	return s.job.FetchesAsNodes() || s.job.Sums && s.job.Cache.Shared()
 }
 
-// countedNodes counts all policies and sizes. Several nodes are counted at a time; the argument
-// together is the largest number of their ranks.
+// countedNodes counts all policies and sizes. Several nodes are counted at the same time. The
+// argument together is the largest total number of their ranks.
 func (s *Simulation) countedNodes(m *access.Graph, together, _ int) (*Result, error) {
 	var nodes [][]int
 	for rank := range s.job.Ranks {
@@ -123,7 +124,8 @@ func (s *Simulation) countedNodes(m *access.Graph, together, _ int) (*Result, er
 	return sum.Result, err
 }
 
-// nodesTogether returns how many nodes are counted at a time, if the given number of ranks may be.
+// nodesTogether returns how many nodes are counted at the same time, if they may have at most the
+// given number of ranks in total.
 func (s *Simulation) nodesTogether(ranks int) int {
 	return max(1, min(s.job.Nodes(), ranks/s.mostRanks()))
 }
@@ -218,8 +220,9 @@ func (n *node) free() {
 }
 
 // placed reports whether the ranks of the node divide the rows of a static cache of the i-th
-// policy. Such a cache needs no player: a rank fetches the rows that no rank of the node caches. If
-// owners send sums, each minibatch is looked at, because its sums depend on it.
+// policy. Such a cache needs no player: a rank fetches the rows that no rank of the node caches.
+// But if owners send sums, every minibatch is counted separately, because which sums are sent
+// depends on the minibatch.
 func (n *node) placed(i int) bool {
 	return n.shared != nil && n.policies[i].Static() && !n.policies[i].None()
 }
@@ -430,8 +433,8 @@ func (n *node) countShared(turn []*minibatch) error {
 	return nil
 }
 
-// placedSums notes what the k-th rank lacks of the current minibatch if owners add rows, for static
-// caches that the ranks divide.
+// placedSums is for static caches that the ranks divide, if owners add rows. It notes what the k-th
+// rank lacks of its current minibatch.
 func (n *node) placedSums(k int) {
 	c := n.ranks[k]
 	remote := c.recent.Remote(n.turns)
@@ -461,8 +464,9 @@ func (n *node) placedSums(k int) {
 	}
 }
 
-// boughtSums lists the rows of the current minibatch of the k-th rank that travel if no buyer holds
-// any, about which divided caches decide, and counts the sums.
+// boughtSums is for dynamic caches that the ranks divide, if owners add rows. It lists the rows of
+// the k-th rank's current minibatch that would travel if no buyer held any row. The caches decide
+// about these rows. It also counts the sums.
 func (n *node) boughtSums(k int) {
 	c, none := n.ranks[k], cache.Decision{}
 	remote := c.recent.Remote(n.turns)
@@ -480,8 +484,9 @@ func (n *node) boughtSums(k int) {
 	}
 }
 
-// summed returns the sums that travel for a minibatch after a decision, with their bytes and those
-// of their members' ids, and which remote rows travel, as indices.
+// summed returns two results about a minibatch after the decision d. The first counts the sums that
+// travel, their bytes, and the bytes of their members' ids. The second lists the remote rows that
+// travel, as indices.
 func (c *counter) summed(minibatch int, d *cache.Decision) (trace.Counters, []int32) {
 	n := c.sums.Count(minibatch, d)
 	rows, bytes := c.sums.Travels(minibatch)
@@ -619,14 +624,16 @@ func (n *node) sell(k int, turn []*minibatch) error {
 	return nil
 }
 
-// want lists what the ranks want of the k-th one, each row once, from the lists by part.
+// want lists the rows that the ranks of the node want from the k-th rank, each row once. It reads
+// the lists by part.
 func (n *node) want(k int) {
 	n.turn++
 	s := n.sells[k]
 	at := s.n % len(s.by)
 	by, self := s.by[at][:0], s.self[at][:0]
 	s.wanted = s.wanted[:0]
-	// owner by owner, so that vertices are in the order of exchange.Merge
+	// The loop is owner by owner, so that vertices have the order in which exchange.Merge lists
+	// them.
 	for owner, buyer := range n.buyer {
 		if buyer != k {
 			continue

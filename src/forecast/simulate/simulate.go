@@ -53,13 +53,13 @@ type Options struct {
 	// are not read: the lists below have them.
 	job.Spec
 
-	// cut the seeds into full minibatches and a short last one, and not into pieces of near-equal
-	// size as training does
+	// LastShort cuts the seeds into full minibatches and a short last one. Training cuts them into
+	// pieces of nearly equal size instead.
 	LastShort bool
 	Policies  []string // names of policies, or keys of Own
 
-	// Own holds the cache settings of policies that have settings of their own, by
-	// NAME:key=value:...
+	// Own holds the settings of policies that have cache settings of their own. The key is the
+	// policy's entry in Policies: NAME:key=value:...
 	Own map[string]policy.Settings
 
 	// Sizes of a rank's cache, ascending; set only one of the two lists.
@@ -86,7 +86,7 @@ func (o *Options) settings(name string) policy.Settings {
 	return o.Cache
 }
 
-// Limits. Larger values are typing errors, and would exhaust the memory.
+// Limits on options. Larger values are typing errors, and would exhaust the memory.
 const (
 	mostEpochs  = 1e6
 	mostWorkers = 1 << 12
