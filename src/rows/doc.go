@@ -1,6 +1,7 @@
-// Package rows is the wing of feature rows that a rank does not own: how often each will be read,
-// which of them it keeps, and how it fetches the rest from their owners. It knows vertex numbers
-// and bytes, and no layers or labels. It holds no code itself.
+// Package rows groups the packages about the feature rows that a rank reads and does not own. They
+// predict how often each of these rows will be read, decide which of them the rank keeps, and fetch
+// the rest from the rows' owners. They handle vertex numbers and bytes, and know no layers or
+// labels. The package itself holds no code.
 //
 //	input frontier ── where is each row? ─┬─ own part, or a peer's on this node: read where it lies
 //	                        ^             ├─ cache: read from its slot
