@@ -38,9 +38,9 @@ import (
 type Options struct {
 	Workers int // goroutines; 0 means one per CPU
 
-	// Out is the graph of out-neighbours, if the caller has it: the transpose of the graph, or the
-	// graph itself if it is symmetric. If nil, New tests the graph for symmetry and transposes it
-	// if it is not symmetric.
+	// Out is the graph of out-neighbours, if the caller has it. This is the transpose of the graph
+	// or, if the graph is symmetric, the graph itself. If Out is nil, New tests the graph for
+	// symmetry, and transposes it if it is not symmetric.
 	Out *graph.CSC
 
 	// Columns are the columns of a graph with relations, one for each vertex and each relation that
@@ -144,7 +144,7 @@ func (m *Graph) NumVertices() int { return m.in.NumVertices() }
 // share a word.
 const (
 	chunkEdges   = 1 << 18
-	vertexWeight = 4 // a vertex costs about as much as this many edges
+	vertexWeight = 4 // the work for a vertex is about that for this many edges
 	wordBits     = 64
 )
 
@@ -163,8 +163,8 @@ func cut(g *graph.CSC) []int {
 	return cuts
 }
 
-// chunks runs the function work on all chunks, which the goroutines share; worker is the
-// goroutine's number. A failed read of a mapped file is returned as an error.
+// chunks calls the function work for all chunks. The goroutines share the chunks, and the argument
+// worker is the number of the goroutine. If a mapped file cannot be read, chunks returns an error.
 func (m *Graph) chunks(work func(worker, lo, hi int)) error {
 	var next atomic.Int64
 	return mem.Together(m.workers, func(w int) error {

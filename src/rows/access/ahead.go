@@ -11,9 +11,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Candidates returns the vertices that may be cached: the remote vertices within r.Hops hops of the
-// reader's home. It returns nil, which stands for all remote vertices, if minibatches sample no
-// farther than r.Hops hops.
+// Candidates returns the vertices whose rows may be cached: the remote vertices at most r.Hops hops
+// away from the vertices r.Home. It returns nil, which stands for all remote vertices, if
+// minibatches sample no farther than r.Hops hops.
 func (m *Graph) Candidates(r *Workload) (Set, error) {
 	if r.Hops == 0 || r.Hops >= r.Sample.Hops() {
 		return nil, nil
@@ -73,7 +73,8 @@ func (r *Workload) Ahead(epoch, first, n int, fault *error) iter.Seq[[]graph.Ver
 	}
 }
 
-// ahead yields the minibatches whose remote vertices Ahead yields, each with its key.
+// ahead samples the minibatches for Ahead. It yields each minibatch with the key it was sampled
+// with.
 func (r *Workload) ahead(epoch, from, n int, fault *error,
 ) iter.Seq2[sample.Key, *sample.Minibatch] {
 	o := sample.Options{Spec: r.Sample, Near: r.Near, Workers: max(r.Workers, 1), ForwardOnly: true}
@@ -182,9 +183,9 @@ func (m *Graph) waitingBytes(r *Workload, p []float32) (int64, error) {
 
 // vertexBytes returns the bytes that a waiting minibatch needs for each vertex of the input
 // frontier: 24. If the ranks of a node divide the cache, a vertex needs 4 bytes more for its id in
-// the request to another rank. The node's ranks also request about as many rows from this rank.
-// Each of these needs 12 bytes: for its id in the request, its id in the union of all requests, and
-// its slot.
+// the request to another rank. The node's ranks request about as many rows from this rank as it
+// requests from them. Each requested row needs 12 bytes more: 4 for its id in the request, 4 for
+// its id in the union of all requests, and 4 for its slot.
 func (r *Workload) vertexBytes() int {
 	if r.Divided {
 		return 24 + 4*4
@@ -192,8 +193,8 @@ func (r *Workload) vertexBytes() int {
 	return 24
 }
 
-// countedBytes samples the first n minibatches and returns the mean of the memory that waitingBytes
-// estimates.
+// countedBytes samples the first n minibatches. It counts the memory of each in the way that
+// waitingBytes describes, and returns the mean.
 func (r *Workload) countedBytes(n int) (int64, error) {
 	var fault error
 	bytes, counted := 0, 0

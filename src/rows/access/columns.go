@@ -6,12 +6,13 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// In a graph with relations a vertex draws from each of its columns separately, so in a hop each
-// column passes on its own value: w [C] for C columns. Without relations each vertex has one
-// column.
+// A column is a list of in-neighbours of one vertex. In a graph with relations, a vertex has one
+// column for each relation that leads to it, and draws from each of these columns separately. So in
+// a hop each column passes on its own value, and the values are w [C] for C columns. In a graph
+// without relations each vertex has one column.
 
-// draws has the fanouts of a model, seed hop first. If relations have their own fanouts, it has
-// these too.
+// draws holds the fanouts of a model, seed hop first. The field relations is set only if relations
+// have fanouts of their own.
 type draws struct {
 	fanouts   []int
 	relations [][]int
@@ -25,8 +26,8 @@ func (d draws) of(hop, relation int) int {
 	return d.fanouts[hop]
 }
 
-// columns are the columns of a graph: lists of in-neighbours from each of which a vertex draws
-// separately.
+// columns are the columns of a graph. A column is a list of in-neighbours of one vertex, and the
+// vertex draws from each of its columns separately.
 type columns struct {
 	graph.Columns
 	owners []graph.VertexID // [C] vertex of each column; nil if each vertex has one column
@@ -47,10 +48,10 @@ func columnsOf(g *graph.CSC, c *graph.Columns) (m columns) {
 // width returns the number of columns.
 func (m *columns) width() int { return len(m.Indptr) - 1 }
 
-// each calls f with every column of v and the probability that v, when it draws in a hop, draws a
-// given in-neighbour of the column.
+// each calls the function f for every column of v. The argument t of f is the probability that v,
+// if it draws in this hop, draws a given in-neighbour of the column.
 func (m *columns) each(d draws, hop, v int, f func(column int, t float64)) {
-	if m.Plain() { // otherwise BenchmarkVIP would be a seventh slower
+	if m.Plain() { // without this branch BenchmarkVIP is a seventh slower
 		f(v, transition(d.fanouts[hop], int(m.Indptr[v+1]-m.Indptr[v])))
 		return
 	}

@@ -9,8 +9,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// The first epoch that policy sim counts. Training numbers its epochs from 1 and never reaches it,
-// so sim shares no seed order and no draw with a run.
+// Policy sim counts SimulatedEpochs epochs, from number SimulatedFirst on. Training numbers its
+// epochs from 1 and never reaches this number, so the simulated epochs have other seed orders and
+// draws than the run.
 const (
 	SimulatedFirst  = 1 << 30
 	SimulatedEpochs = 2

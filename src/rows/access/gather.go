@@ -16,8 +16,9 @@ type scratch struct {
 	sums   [blockEdges]float64
 }
 
-// If fewer than 1 in sparseShare values differ from zero, it is cheaper to test a bit before each
-// read, because the bits fit into a processor's cache and the values do not.
+// If fewer than one in sparseShare of the values differ from zero, a bit for each vertex is tested
+// before its value is read. That is cheaper, because the bits fit into a processor's cache and the
+// values do not.
 const sparseShare = 16
 
 // gather sums w [columns] over the out-neighbours of every vertex, counting parallel edges, and
@@ -94,7 +95,8 @@ func loadAll(values, w []float32, at []graph.VertexID) {
 	}
 }
 
-// loadActive is loadAll for a w that is zero outside the active vertices.
+// loadActive does the same as loadAll, but reads w only at the active vertices. At all others w is
+// zero.
 func loadActive(values, w []float32, at []graph.VertexID, active Set) {
 	values = values[:len(at)]
 	for i, v := range at {

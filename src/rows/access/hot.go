@@ -55,10 +55,11 @@ func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int,
 	return heat, nil
 }
 
-// HotRows returns the rows of a part that a minibatch of the reader is likeliest to read, at most
-// count, as row numbers in the part, hottest first. Ties go to the higher out-degree, then to the
-// lower row. A run needs it only if its settings differ from those with which the part was ordered;
-// otherwise the first rows are the hot ones. The list lies outside the Go heap.
+// HotRows returns those rows of a part that a minibatch of the reader is likeliest to read. It
+// returns at most count row numbers within the part, hottest first. Ties go to the higher
+// out-degree, then to the lower row. A part is stored with its hottest rows first, by the settings
+// it was ordered with. A run with other settings needs HotRows to find its own hottest rows. The
+// list lies outside the Go heap.
 //
 // It takes the time of Reads and of sorting the part, and 8 bytes of memory for each vertex of the
 // graph and 4 for each row of the part.

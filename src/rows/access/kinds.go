@@ -7,8 +7,8 @@ import "halognn/src/topology/graph"
 // that all rows have one kind and size.
 type Kinds struct {
 	Bytes []int // [kinds] bytes of a row; 0 if the kind has no rows
-	// Ends [N+1], only for sparse rows, which have one kind: the row of vertex v has the entries
-	// Ends[v] to Ends[v+1]-1, of Bytes each.
+	// Ends [N+1] is set only for sparse rows, which all have one kind. The row of vertex v has the
+	// entries Ends[v] to Ends[v+1]-1, and each entry has Bytes[0] bytes.
 	Ends []int64
 
 	starts []int64 // [ranges+1] first vertex of each range
@@ -55,8 +55,8 @@ func (k *Kinds) Sizes(vertices []graph.VertexID) (bytes int64) {
 	return bytes
 }
 
-// Takes returns how much of a cache's capacity a vertex's row takes: the bytes of the row, or 1 if
-// all rows have one size.
+// Takes returns how much of a cache's capacity the row of a vertex uses up. This is the row's bytes
+// or, if all rows have one size, 1.
 func (k *Kinds) Takes(v graph.VertexID) int {
 	if k == nil {
 		return 1
@@ -105,7 +105,7 @@ func (k *Kinds) Outside(local []Range, keep func(kind int) bool) (all []Range) {
 	return all
 }
 
-// Of returns the workload of the same reader for the rows of one kind only, which all have one
+// Of returns the workload of the same reader restricted to the rows of one kind, which all have one
 // size.
 func (r *Workload) Of(kind int) *Workload {
 	one := *r

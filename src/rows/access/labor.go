@@ -77,7 +77,7 @@ func (m *Graph) labor(train []graph.VertexID, batch float64, spec sample.Spec, d
 				take = m.takeDrawn(h)
 			}
 			err = take(takes, width, active, func(u int, taken float64) {
-				if layers { // then taken covers all hops so far
+				if layers { // the value taken then covers all hops so far
 					q[u] = float32(taken)
 				} else {
 					q[u] = float32(1 - (1-float64(q[u]))*(1-taken))
@@ -116,12 +116,12 @@ func foundAt(t []taker, c, q, earlier float64) {
 	t[len(t)-1] = makeTaker(certain(max(q-earlier, 0)/max(1-earlier, 1e-9)), float32(c))
 }
 
-// certain returns logMiss(p), but a finite value, -64, where p is 1.
+// certain returns logMiss(p), but at least -64, so that the result is finite where p is 1.
 func certain(p float64) float32 { return max(logMiss(p), -64) }
 
-// Values of c are sorted into classes by their exponent and the first three bits of their fraction,
-// largest values first. Values of a class differ by at most an eighth. All values below 2^-31 are
-// in the last class.
+// Each value c of a destination (see Labor) is put into a class by its exponent and the first three
+// bits of its fraction. Classes are numbered from the largest values down. Values of one class
+// differ by at most an eighth. All values below 2^-31 are in the last class.
 const (
 	classes   = 256
 	classBits = 20
@@ -135,7 +135,7 @@ func classOf(c float32) uint32 {
 func (m *Graph) takeAll(takes []taker, width int, active Set,
 	finish func(u int, taken float64)) error {
 	return m.chunks(func(_, lo, hi int) {
-		var sums, means [classes]float64 // sums of miss, and of miss times c
+		var sums, means [classes]float64 // for each class: the sum of miss, and of miss times c
 		for u := lo; u < hi; u++ {
 			var some [classes / 64]uint64
 			for _, v := range m.out.InNeighbours(graph.VertexID(u)) {

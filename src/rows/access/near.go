@@ -8,11 +8,11 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Near returns the vertices that spec draws with a higher probability in each hop, seed hop first.
-// In the last hop, whose sources are the input frontier, they are the held vertices. In the l-th
-// hop before it, they are the vertices with the most paths of l edges from held vertices, at most
-// limit of them. Ties go to the higher out-degree, then to the lower id. Paths are counted in
-// float32.
+// Near returns, for each hop (seed hop first), the vertices that spec shall draw with a higher
+// probability than others. For the last hop, whose sources are the input frontier, these are the
+// vertices in held. For the hop that comes l hops before the last one, they are the vertices with
+// the most paths of l edges from held vertices. The argument limit is the largest number of these.
+// Ties go to the higher out-degree, then to the lower id. Paths are counted in float32.
 //
 // Time is O(hops (M+N)). It takes 8 N bytes, and for the result, which lies outside the Go heap,
 // N/8 bytes for each hop, and M/8 bytes more if the kind of sampling is Poisson. Source: data
@@ -56,7 +56,8 @@ func (m *Graph) Near(held Set, spec sample.Spec, limit int) (sample.Near, error)
 	if near.Edges == nil {
 		return near, nil
 	}
-	// This goroutine marks the words whose first edge is in its chunk.
+	// Each goroutine marks the bits of its chunk's edges. If a word of 64 bits spans two chunks,
+	// the goroutine whose chunk has the word's first edge marks all of it.
 	err := m.chunks(func(_, lo, hi int) {
 		first, end := m.in.Indptr[lo], m.in.Indptr[hi]
 		near.MarkEdges(m.in.Indices, int((first+63)/64), int((end+63)/64))

@@ -61,7 +61,7 @@ func (s Set) Mask(score []float32) {
 	}
 }
 
-// Len counts the vertices of the set. O(N/64).
+// Len counts the vertices of the set. It takes O(N/64) time.
 func (s Set) Len() int {
 	n := 0
 	for _, word := range s {

@@ -30,9 +30,9 @@ func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, err
 }
 
 // Top returns the remote vertices with the highest scores, at most capacity of them, in ascending
-// order: the best static cache of that size by that score. Ties go to the higher out-degree, then
-// to the lower id. Vertices with score 0 are left out, because they are never read, so the result
-// may have fewer than capacity vertices.
+// order. A static cache of this size that holds their rows is the best one by this score. Ties go
+// to the higher out-degree, then to the lower id. Vertices with score 0 are left out, because they
+// are never read, so the result may have fewer than capacity vertices.
 //
 //	score [N]  >= 0
 //
@@ -42,9 +42,9 @@ func (m *Graph) Top(score []float32, local []Range, capacity int) ([]graph.Verte
 	return m.top(score, local, nil, capacity)
 }
 
-// Best is Top for a reader. With kinds it returns the vertices with the highest scores whose rows
-// fit into capacity bytes: a score is what a row saves for each byte of cache, so rows of different
-// lengths compare by it.
+// Best is Top for a reader. If rows are of several kinds, capacity is in bytes, and Best returns
+// the vertices with the highest scores whose rows fit. A score is then what a row saves for each
+// byte of the cache, so that rows of different lengths can be compared.
 func (m *Graph) Best(score []float32, r *Workload, capacity int) ([]graph.VertexID, error) {
 	return m.top(score, r.Local, r.Kinds, capacity)
 }
@@ -97,8 +97,8 @@ func (m *Graph) top(score []float32, local []Range, kinds *Kinds, capacity int) 
 	return top, nil
 }
 
-// BestFirst sorts vertices by score, the highest first, and breaks ties as Top does. So the result
-// of Top is always a prefix of Top with a larger capacity.
+// BestFirst sorts vertices by score, the highest first, and breaks ties as Top does. So the first
+// vertices are those that Top returns for a smaller capacity.
 func (m *Graph) BestFirst(vertices []graph.VertexID, score []float32) {
 	slices.SortFunc(vertices, func(a, b graph.VertexID) int {
 		return cmp.Or(cmp.Compare(m.key(score[b], b), m.key(score[a], a)), cmp.Compare(a, b))

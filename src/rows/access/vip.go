@@ -161,9 +161,9 @@ func checkTrain(n int, train []graph.VertexID) error {
 	return nil
 }
 
-// Up to the argument small, a few terms of the series of a logarithm or exponential are as exact as
-// a float32. Most probabilities are below it, and computing these terms takes a fraction of the
-// time of math.Log1p or math.Expm1.
+// If an argument is at most small, a few terms of the series of a logarithm or exponential are as
+// exact as a float32. Most probabilities are that low, and computing these terms takes a fraction
+// of the time of math.Log1p or math.Expm1.
 const small = 1.0 / 32
 
 // logMiss returns log(1-p), -Inf for p = 1.

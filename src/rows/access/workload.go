@@ -24,9 +24,9 @@ type Workload struct {
 	Epochs        int // number of epochs of the run
 	Workers       int
 
-	// Near are the vertices that training draws with Favour times the probability of others. Reads
-	// and Ahead draw as training does. Rankings of vertices assume that all vertices are equally
-	// likely.
+	// Near lists vertices that training prefers: it draws each of them with Favour times the
+	// probability of a vertex that is not in Near. Reads and Ahead draw as training does. Rankings
+	// of vertices assume that all vertices are equally likely.
 	Near sample.Near
 
 	// Kinds are the kinds of the rows if rows differ in size, else nil. With Kinds, capacities are
@@ -50,7 +50,7 @@ type Workload struct {
 type Source struct {
 	Seeds       []graph.VertexID
 	PerBatch    float64 // mean number of seeds of a minibatch
-	Minibatches int     // number of the reader's minibatches of a step that draw from Seeds
+	Minibatches int     // number of minibatches that the reader draws from Seeds in a step
 }
 
 // Sources returns the sources of streams first to first+count-1. Their seeds are views of the
@@ -89,8 +89,8 @@ func (r *Workload) home() []Range {
 	return r.Home
 }
 
-// RankHalo returns scores [N]: 1 for the vertices that the reader fetches in its halo of the given
-// number of hops, 0 for others.
+// RankHalo returns scores [N]. A vertex scores 1 if it is not local and is at most the given number
+// of hops away from the reader's home vertices. All others score 0.
 func (m *Graph) RankHalo(r *Workload, hops int) ([]float32, error) {
 	score, err := m.Halo(r.home(), hops)
 	if err != nil {
@@ -142,9 +142,9 @@ func (m *Graph) reads(r *Workload,
 		1/float64(max(minibatches, 1)), analyse)
 }
 
-// byNumbers reports whether analyses take into account that draws depend on random numbers of
-// vertices (LABOR). In a graph with relations, analyses assume that draws are independent, and so
-// predict more vertices than are read.
+// byNumbers reports whether analyses take into account that LABOR draws a vertex by comparing a
+// random number of the vertex. In a graph with relations they do not: they assume that draws are
+// independent, and so predict that more vertices are read than really are.
 func (m *Graph) byNumbers(r *Workload) bool { return r.Sample.Numbered() && m.columns.Plain() }
 
 // inclusion returns the analysis that fits how a reader's minibatches are drawn.
@@ -163,8 +163,8 @@ func (m *Graph) inclusion(r *Workload,
 // sum adds up the results of an analysis over the minibatches of a step of the reader, and
 // multiplies by scale. A single analysis of all seeds would treat the step as one minibatch. All
 // vertices that most minibatches read would then get a probability near 1, and could not be
-// ordered. The error about a kind of sampling without fanouts names the result by the argument
-// name.
+// ordered. If the kind of sampling has no fanouts, the argument name says in the error what could
+// not be computed.
 func (m *Graph) sum(
 	r *Workload, name string, scale float64,
 	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),
@@ -221,8 +221,9 @@ func (m *Graph) RankInclusion(r *Workload) ([]float32, error) {
 	return m.sum(r, "ranking by inclusion", 1, m.inclusion(r))
 }
 
-// Nearby ranks by an analysis of the vertices that minibatches can reach, within the number of
-// sampled hops from the seeds. If r.Hops is above 0, it keeps only the halo of that many hops.
+// Nearby scores vertices by the function analyse, which looks at the vertices that sampling reaches
+// from the reader's seeds. If r.Hops is above 0, vertices more than r.Hops hops from the reader's
+// home then get score 0.
 func (m *Graph) Nearby(r *Workload,
 	analyse func(train []graph.VertexID, hops int) ([]float32, error),
 ) ([]float32, error) {
