@@ -8,7 +8,7 @@ import "halognn/src/base/mem"
 // possible number of intervals is kept if each one gets the free slot that has been free for the
 // shortest time (interval scheduling on identical machines).
 //
-// Bookings count slots; which slot a row gets is decided when the row arrives.
+// Bookings only count the slots in use. Which slot a row gets is decided when the row arrives.
 //
 //	free [ring]   for step s: number of slots whose last booking ends at s; for step base:
 //	              number of slots that are free at base or before
@@ -20,7 +20,7 @@ import "halognn/src/base/mem"
 type bookings struct {
 	free  []int32
 	below []int32
-	base  int // first step that intervals may still begin at
+	base  int // first step at which an interval may still begin
 	end   int // first step that has not been opened
 }
 
@@ -68,9 +68,10 @@ func (b *bookings) book(begin, end int) bool {
 	return true
 }
 
-// latest returns the latest step, no later than limit, that has free slots. If there is none, it
-// returns b.base. It stores the answer in b.below, so that later calls skip the steps between the
-// two. None of these can get free slots: only b.base and later steps can.
+// latest returns the latest step with free slots that is no later than limit. If there is none, it
+// returns b.base. It stores this answer in b.below for limit, so that later calls skip the steps
+// from the answer to limit, which have no free slots and never get any: slots become free only at
+// b.base and at steps that are not yet open.
 func (b *bookings) latest(limit int) int {
 	mask := b.mask()
 	s := limit
@@ -85,7 +86,8 @@ func (b *bookings) latest(limit int) int {
 	return s
 }
 
-// pass closes step b.base: no later interval may begin at it. The next step must be open.
+// pass closes step b.base, so that no later interval may begin at it. Its free slots count for the
+// next step, which must be open.
 func (b *bookings) pass() {
 	b.free[(b.base+1)&b.mask()] += b.free[b.base&b.mask()]
 	b.base++

@@ -64,8 +64,8 @@ func (blind) Window() int { return 0 }
 // Feed implements Policy.
 func (blind) Feed([]graph.VertexID, []uint8) {}
 
-// Decision is the answer to one step; see the package comment. The zero value is ready; its arrays
-// are reused from step to step.
+// Decision is what a policy decides about one step; the package comment has an example. The zero
+// value is ready. Its arrays are reused from step to step.
 type Decision struct {
 	Slot   []int32          // [remote] slot that holds the row, or -1
 	Early  []graph.VertexID // further rows to fetch, which are no misses; mostly ascending
@@ -73,7 +73,8 @@ type Decision struct {
 
 	Misses    int // number of entries of Slot that are -1
 	Evictions int // number of rows that are overwritten
-	// Number of rows that enter in an eviction round; each is an early row or a miss.
+	// Number of rows that enter the cache in an eviction round. Each of them is a miss or an early
+	// row.
 	Replacements int
 }
 
@@ -99,8 +100,8 @@ func (d *Decision) begin(n, early, inserts int) {
 // Clear makes d the decision of a step that reads nothing.
 func (d *Decision) Clear() { d.begin(0, 0, 0) }
 
-// Kept returns the numbers (Insert.From) of the fetched rows that stay in the cache. It reuses the
-// memory of dst.
+// Kept returns, for each fetched row that stays in the cache, its number among the fetched rows
+// (Insert.From). It reuses the memory of dst.
 func (d *Decision) Kept(dst []int32) []int32 {
 	dst = mem.Grow(dst[:0], len(d.Insert))
 	for k, i := range d.Insert {

@@ -11,9 +11,9 @@ import (
 type IndexKind int
 
 const (
-	IndexAuto  IndexKind = iota // dense as long as that costs at most denseBytes a key
-	IndexDense                  // 4 bytes a vertex of the graph; one read a look-up
-	IndexHash                   // 16 to 32 bytes a key; open addressing
+	IndexAuto  IndexKind = iota // dense if that takes at most denseBytes a key, otherwise a hash
+	IndexDense                  // 4 bytes for each vertex of the graph; a look-up is one read
+	IndexHash                   // 16 to 32 bytes for each key; open addressing
 )
 
 // denseBytes is the most that a dense index may cost for each key. This is little compared with a
@@ -38,7 +38,8 @@ func (k IndexKind) dense(vertices, keys int) bool {
 	return k == IndexDense || k == IndexAuto && vertices*4 <= keys*denseBytes
 }
 
-// tableBits returns the logarithm of the entries of a hash with room for the given number of keys.
+// tableBits returns the base-2 logarithm of the number of entries of a hash with room for the given
+// number of keys.
 func tableBits(keys int) int { return bits.Len(uint(max(2*keys, 64) - 1)) }
 
 // IndexBytes returns the memory of an index that NewIndex makes by IndexAuto.
@@ -156,7 +157,8 @@ func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	return misses
 }
 
-// touch reads array at the given positions into the processor's cache. Its result has no meaning.
+// touch reads array at the given positions into the processor's cache. The result means nothing; it
+// only keeps the compiler from leaving out the reads.
 //
 //go:noinline
 func touch[E, T ~int32](array []E, at []T) (any E) {

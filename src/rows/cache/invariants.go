@@ -28,7 +28,8 @@ func (x *Index) check() error {
 	return nil
 }
 
-// check returns an error unless index and slots are inverse, and the list has every used slot once.
+// check returns an error unless the index maps each vertex to the slot that holds it, and the list
+// contains every used slot once.
 func (s *Sieve) check() error {
 	if err := s.index.check(); err != nil {
 		return err
@@ -155,7 +156,7 @@ func (c *Savings) check() error {
 		func(at uint32) int32 { return int32(at&(positions-1)) << 1 })
 }
 
-// check returns an error unless scoreboard and slots are inverse.
+// check returns an error unless the scoreboard maps each buffered vertex to the slot that holds it.
 func (p *Prefetch) check() error {
 	for slot, v := range p.vertex[:p.filled] {
 		if e := p.board.entry[p.board.at(v)]; e != buffered|int32(slot) {

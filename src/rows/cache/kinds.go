@@ -6,8 +6,8 @@ import (
 )
 
 // ByKind is a cache of rows of several kinds. Each kind has its own policy and slots, because a row
-// does not fit the slot of a shorter row. In its decisions, the slot of a row is a slot of the
-// row's kind.
+// does not fit the slot of a shorter row. In its decisions, slots are counted for each kind from 0:
+// the slot of a row is one among the slots of the row's kind.
 //
 //	remote   a  p  q  b  r        the policy of kind 0 decides about a and b
 //	kind     0  1  1  0  1        misses are numbered as in remote, early rows kind by kind
@@ -22,7 +22,7 @@ type kindOfRows struct {
 	remote []graph.VertexID
 	d      Decision
 	misses []int32 // for each miss of the kind, its number among all misses
-	next   int     // next place of d.Slot to be read
+	next   int     // index in d.Slot of the next entry to be read
 	early  int     // where the kind's early rows begin in d.Early
 }
 
@@ -57,7 +57,7 @@ func (c *ByKind) Window() (most int) {
 	return most
 }
 
-// Feed implements Policy. Rows of several kinds are not summed, so each is worth a whole vector.
+// Feed implements Policy. It ignores the worth of rows, as if each cached row saved a whole vector.
 func (c *ByKind) Feed(remote []graph.VertexID, _ []uint8) {
 	if c.Window() == 0 {
 		return

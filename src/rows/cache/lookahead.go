@@ -69,10 +69,9 @@ func (o *LookaheadOptions) check() []error {
 //	index     vertex -> its last use in the window (position << 1), or the slot where it stays for
 //	          no known use (slot << 1 | 1)
 //
-// Each use takes O(1) time. The memory is 12 bytes for each use in the window, or up to 24 because
-// the ring's length is a power of two, 12 bytes for each slot, 8 to 16 bytes for each step of the
-// window, and the index. LookaheadBytes predicts it. Source: Belady (1966), with bypass, over a
-// window.
+// Each use takes O(1) time. The memory is 12 to 24 bytes for each use in the window (a ring's
+// length is a power of two), 8 to 16 bytes for each step of the window, 12 bytes for each slot, and
+// the index. LookaheadBytes predicts it. Source: Belady (1966), with bypass, over a window.
 type Lookahead struct {
 	index    *Index
 	bookings *bookings
@@ -140,8 +139,8 @@ func (l *Lookahead) Bytes() int64 {
 		int64(len(l.ids))*entryBytes + l.slots.bytes()
 }
 
-// LookaheadBytes predicts Bytes for a dense index, if no Window+1 successive steps have more than
-// the given number of uses.
+// LookaheadBytes predicts Bytes for a dense index. The argument uses is the largest number of uses
+// in Window+1 successive steps.
 func LookaheadBytes(o LookaheadOptions, uses int) int64 {
 	steps, ring := powerOfTwo(o.Window+2), powerOfTwo(uses)
 	return int64(o.Vertices)*4 + int64(steps)*12 + int64(ring)*entryBytes + int64(o.Capacity)*12 + 8

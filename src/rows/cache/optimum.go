@@ -19,13 +19,15 @@ type Optimum struct {
 	last     []int32 // [N] 1 + step of the last use, 0 for none
 	filled   bool
 	held     int // number of rows cached before the first step
-	// [<= C] Rows cached before the first step, in order of first use; only for Start.
+	// [<= C] Rows cached before the first step, in the order of their first use. Only Start needs
+	// this list.
 	start []graph.VertexID
 }
 
 // NewOptimum makes an Optimum with room for capacity rows of a graph of n vertices. If filled is
 // set, the cache holds the best rows already before the first step, and their transfers do not
-// count. The same holds for Static and Prefetch.
+// count. The first rows of a Static or Prefetch do not count either, so the numbers can be
+// compared.
 func NewOptimum(n, capacity int, filled bool) (*Optimum, error) {
 	if err := checkSize(n, capacity); err != nil {
 		return nil, fmt.Errorf("optimum: %w", err)

@@ -80,10 +80,10 @@ func Place(p []float32, devices, slots int, a float64) (*Placement, error) {
 	return g, nil
 }
 
-// PlaceOwned gives every device the likeliest of the vertices that it owns, as far as it has room.
-// In a group with this placement, every device caches rows of its own part of the graph. It is the
-// baseline with which Place is compared. The function owner returns the device that owns a vertex,
-// or -1. A vertex with p = 0 is not placed. Time is one sort.
+// PlaceOwned fills the slots of every device with the likeliest of the vertices that the device
+// owns. In a group with this placement, every device caches rows of its own part of the graph. It
+// is the baseline with which Place is compared. The function owner returns the device that owns a
+// vertex, or -1. A vertex with p = 0 is not placed. Time is one sort.
 func PlaceOwned(p []float32, devices, slots int, owner func(v graph.VertexID) int) (*Placement,
 	error) {
 	order, err := byLikelihood(p, devices, slots, 0)

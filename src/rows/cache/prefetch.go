@@ -21,8 +21,9 @@ type PrefetchOptions struct {
 	// the remaining slots.
 	Initial []graph.VertexID
 
-	// Candidates are the vertices that may be buffered, such as the halo within some hops: vertex v
-	// if bit v%64 of word v/64 is set; nil means all. Only NewPrefetch reads the bits.
+	// Candidates is a set of bits: vertex v may be buffered if bit v%64 of word v/64 is set. An
+	// example is the halo within some hops. If Candidates is nil, all vertices may be buffered.
+	// Only NewPrefetch reads the bits.
 	Candidates []uint64
 
 	// Gamma, in (0, 1], multiplies the score of a buffered row in every step that does not use it.
@@ -31,7 +32,8 @@ type PrefetchOptions struct {
 	Delta int // number of steps between eviction rounds; 0 means no rounds
 
 	// Unused lets rows leave if no step has used them since the last round, whatever their score.
-	// This is equation 1 of the MassiveGNN paper with a row's score S_E at that last round.
+	// This is equation 1 of the MassiveGNN paper if its threshold is computed from the score S_E
+	// that the row had at that last round.
 	Unused bool
 
 	// Degree breaks ties between equal scores: higher is better.
@@ -111,8 +113,8 @@ type Prefetch struct {
 	unused bool // PrefetchOptions.Unused; if set, rounds reset start and since
 	step   int  // number of steps so far
 
-	// During a round: the slots whose rows leave, and the scoreboard entries of vertices that
-	// enter.
+	// Two lists that are used only during a round: slots whose rows leave, and scoreboard entries
+	// of vertices that enter.
 	leaving []int32 // [C] slots
 	coming  []int32 // [C] places of scoreboard entries
 	digits  []uint32
@@ -175,8 +177,9 @@ func (p *Prefetch) Step(remote []graph.VertexID, d *Decision) {
 	}
 }
 
-// score returns the logarithm of the S_E of a slot. (The conversion keeps compilers from fusing the
-// operations, which would change bits between machines.)
+// score returns the logarithm of the S_E of a slot. (The inner conversion to float64 keeps
+// compilers from fusing multiplication and subtraction, which would give other bits on some
+// machines.)
 func (p *Prefetch) score(slot int32) float64 {
 	return p.start[slot] - float64(float64(p.step-int(p.since[slot]))*p.lambda)
 }

@@ -36,7 +36,7 @@ type Reuse struct {
 const (
 	reuseShift  = 16 // low bits of a float32 that a bin ignores
 	reuseBins   = 0x3F800000>>reuseShift + 1
-	reuseLevels = 8 // number of shares: 1, 1/2, 1/4 ...
+	reuseLevels = 8 // number of levels; level i is for a share of 1/2^i
 )
 
 // NewReuse returns an empty histogram. The random numbers of vertices change every k minibatches.
@@ -55,9 +55,9 @@ func NewReuse(k int) *Reuse {
 // Add counts vertices. p in [0, 1] is the probability that a minibatch reads each. O(len(p)).
 func (r *Reuse) Add(p []float32) { r.AddDrawn(p, p) }
 
-// AddDrawn counts vertices whose random numbers (LABOR's) are already drawn. A minibatch reads
-// vertex v with probability p[v] given the numbers, and with mean[v] averaged over all numbers.
-// O(len(p)).
+// AddDrawn counts vertices whose random numbers (LABOR's) are already drawn. With these numbers a
+// minibatch reads vertex v with probability p[v]; mean[v] is the mean of this probability over all
+// possible numbers. O(len(p)).
 func (r *Reuse) AddDrawn(p, mean []float32) {
 	for v, x := range p {
 		level := 0
@@ -91,13 +91,13 @@ func (g gap) over(l int) (unread, sum float64) {
 	}
 	n := float64(l)
 	if g.share == 1 || g.lasts <= 1 {
-		unread = math.Exp(n * math.Log1p(-g.p)) // also where p is 1
+		unread = math.Exp(n * math.Log1p(-g.p)) // if p is 1, this is exp(-Inf) = 0
 		return unread, (1 - unread) / g.p
 	}
 	n = min(n, g.lasts)
 	power := math.Exp(n * math.Log1p(-g.p))
-	flat := -math.Expm1(n*math.Log1p(-g.p)) / g.p // sum of (1-p)^i, i < n
-	slope := (1-g.p)*flat/g.p - n*power/g.p       // sum of i (1-p)^i
+	flat := -math.Expm1(n*math.Log1p(-g.p)) / g.p // sum of (1-p)^i over i < n
+	slope := (1-g.p)*flat/g.p - n*power/g.p       // sum of i (1-p)^i over i < n
 	unread = power + (1-g.share)*(flat-n*power)/g.lasts
 	sum = flat + (1-g.share)*((n-flat)/g.p-slope)/g.lasts
 	if rest := float64(l) - n; rest > 0 {
@@ -168,8 +168,8 @@ func between(x, x0, x1, y0, y1 float64) float64 {
 	return y0 + (y1-y0)*min(1, max(0, (x-x0)/(x1-x0)))
 }
 
-// occupied returns the number of rows in a cache in which rows without a known use stay up to the
-// given age: occupied(age) of Fetched.
+// occupied returns the number of rows in the cache if rows without a known use stay up to the given
+// age. The comment of Fetched has the formula.
 func (r *Reuse) occupied(age, window int) (rows float64) {
 	r.each(func(n float64, g gap) {
 		unread, sum := g.over(age + window)
@@ -246,7 +246,7 @@ func PlanWindow(o WindowOptions) int {
 	}
 	w += (w + windowSlack - 1) / windowSlack
 	if o.Memory > 0 {
-		// Rings may be twice as long as their content.
+		// A ring's length is a power of two, so a ring may be twice as long as its content.
 		each := float64(o.StepBytes) + o.Reuse.Uses()*2*entryBytes
 		w = int(min(float64(w), float64(o.Memory)/each))
 	}

@@ -23,9 +23,9 @@ import (
 // this step. Rows with a booked use stay. A row without a known use stays until its slot is needed.
 // Lookahead, for which all uses have the same worth, keeps the rows with the shortest waits.
 //
-// It is given what Lookahead is given, and takes the same time, O(1) for each use, since it looks
-// at only a few of a row's next uses. The memory is 17 bytes for each use in the window, or up to
-// 34 because the rings' lengths are powers of two, 16 bytes for each slot, and the index.
+// It has the options and inputs of Lookahead. It takes the same time, O(1) for each use, because it
+// looks at only a few of a row's next uses. The memory is 17 to 34 bytes for each use in the window
+// (the rings' lengths are powers of two), 16 bytes for each slot, and the index.
 type Savings struct {
 	slots
 	index  *Index // vertex -> its last use in the window (position << 1), or entryOf(its slot)
@@ -44,12 +44,13 @@ type Savings struct {
 
 	free  int       // number of slots whose rows wait for no use
 	rates []float32 // [uses of a step] rate of each use
-	best  []int32   // uses of the step that are worth a slot, as indices
+	best  []int32   // indices of the step's uses that are worth a slot
 }
 
 const wholeVector = math.MaxUint8 // worth of a row that is read as a row, not only in sums
 
-// usesThatCount is how many of a row's next uses are considered: more would change almost nothing.
+// usesThatCount is how many of a row's next uses are considered. More of them would change almost
+// nothing.
 const usesThatCount = 4
 
 // NewSavings makes a cache. All errors of the options are reported at once. It ignores Level.
@@ -230,7 +231,8 @@ func (c *Savings) Bytes() int64 {
 
 const useBytes = 4*4 + 1 // bytes of a use in the rings
 
-// SavingsBytes predicts Bytes for a dense index, if no step has more than the given number of uses.
+// SavingsBytes predicts Bytes for a dense index. The argument uses is the largest number of uses in
+// a step.
 func SavingsBytes(o LookaheadOptions, uses int) int64 {
 	return int64(o.Vertices)*4 + int64(o.Capacity)*12 + 8 + int64(powerOfTwo(o.Window+2))*4 +
 		int64(powerOfTwo(uses*(o.Window+1)))*useBytes + int64(uses+uses/8)*8

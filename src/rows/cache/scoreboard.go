@@ -45,7 +45,7 @@ const (
 	buffered = math.MinInt32
 	unscored = 0x7FC00000 // quiet NaN
 	infinity = 0x7F800000 // all scores are below this
-	smallest = 0x00800000 // normal float32; a smaller value is not a score
+	smallest = 0x00800000 // smallest normal float32; a smaller value is not a score
 )
 
 // newScoreboard makes a scoreboard for n vertices. Only vertices whose bit in candidates is set may

@@ -110,7 +110,8 @@ func (s *Sieve) admit(v graph.VertexID, miss int, d *Decision) {
 		s.tail = slot
 	}
 	s.head = slot
-	// The slot's row is a miss of this step and already leaves again.
+	// The row that leaves the slot is itself a miss of this step, so its insert is replaced by that
+	// of v.
 	if at := s.insert[slot]; at > 0 {
 		d.Insert[at-1] = makeInsert(miss, slot)
 		return

@@ -36,8 +36,8 @@ func newSlots(index *Index, vertices, capacity int, initial []graph.VertexID) (s
 	return l, nil
 }
 
-// entryOf is the index entry of a row that stays in a slot without a known use. The entry of a use
-// is even.
+// entryOf is the index entry of a row that stays in a slot without a known use. It is odd; the
+// entry of a use is even.
 func entryOf(slot int32) int32 { return slot<<1 | 1 }
 
 func (l *slots) bytes() int64 { return int64(len(l.vertex))*4 + int64(len(l.older))*8 }
@@ -57,7 +57,8 @@ const (
 	dropped = graph.VertexID(-2) // the row that the slot had is no longer needed
 )
 
-// vacate makes a slot the oldest in the list, so that slots with useless rows are used first.
+// vacate makes a slot the oldest in the list, so that slots without a useful row are used first.
+// The argument because, which is unused or dropped, says why the slot has no such row.
 func (l *slots) vacate(slot int32, because graph.VertexID) {
 	l.vertex[slot] = because
 	l.vacant++

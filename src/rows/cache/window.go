@@ -34,8 +34,8 @@ func (l *Lookahead) enter(step int, remote []graph.VertexID) {
 	l.index.Lookup(remote, known[:])
 	mask := uint32(len(l.ids) - 1)
 	for i, k := range known[:len(remote)] {
-		// If known[i] is not the position of a use, last[i] becomes some position. What is read
-		// there is not used.
+		// If known[i] is not the position of a use, last[i] is an arbitrary position, and the value
+		// read there is ignored.
 		last[i] = k >> 1 & int32(mask)
 	}
 	touch(l.next, last[:len(remote)])
