@@ -28,7 +28,8 @@
 // messages, the ids of members follow the ids of rows, and sums follow rows. The edges are
 // rewritten so that they read a sum like a row.
 //
-// With Options.Node the ranks of a node ask each owner for a row once: nodes.go.
+// With Options.Node, a row that several ranks of a node read is requested from its owner once and
+// passed on within the node (nodes.go).
 //
 // Without Node, no row is copied twice or permuted: readers follow the references in Plan.Rows
 // (docs/design/05-rows-stay-where-they-lie.md). Because requests are grouped by part, the owner
@@ -107,7 +108,8 @@ type Options struct {
 	// of all kinds. A SharedCache allows only one.
 	Kinds []Kind
 	Scale []float32 // [Cols] for rows of type compute.Int8: see compute.Rows.Scale
-	// [N+1] for sparse rows: see compute.Rows. Not allowed with SharedCache, Buffer or Sums
+	// Ends [N+1] is set for sparse rows (see compute.Rows). It must be nil with a SharedCache,
+	// Buffer or Sums.
 	Ends []int64
 	// Kept [len(Kinds)] is the number of rows of each kind in the table of Cache, or in Buffer (see
 	// CutTable). It is used only if there are several kinds.
@@ -128,8 +130,8 @@ type Options struct {
 	// All ranks must set the same Window.
 	Window int
 
-	// Buffer holds copies of rows that change from step to step, for Locate and Request; nil if
-	// there are none. Keep writes it.
+	// Buffer is the table of a dynamic cache, whose rows change from step to step; nil if there is
+	// no such cache. Locate and Request refer to its rows, and Keep writes them.
 	Buffer []byte
 }
 
@@ -203,15 +205,16 @@ type Exchange struct {
 	changes  bool   // whether there is an Options.Buffer
 	kept     [2]int // the rows [kept[0], kept[1]) of the cache's table are cached by this rank
 	sums     *Sums
-	perKind  int            // number of counts in a message for each kind
+	perKind  int            // number of counts that a message has for each kind of rows
 	choices  chan *choosing // memory that no plan uses at present
 	firsts   []int32        // [P] first row of the part among its owner's rows
-	ones     []int          // [K] one count for every rank
-	byRank   []int          // [K] every rank, ascending
+	ones     []int          // [K] 1 for every rank, because each rank gets one message
+	byRank   []int          // [K] the numbers of all ranks, ascending
 	node     *buying        // nil if each rank fetches for itself
-	planning bool           // whether NewPlanning made it, so that tables have no rows
+	planning bool           // NewPlanning made this exchange, so tables have no rows
 
-	// First table of received rows, first table of sums; number of tables.
+	// Number of the first table of received rows, number of the first table of sums, and the number
+	// of all tables.
 	received, summed, numTables int
 }
 
@@ -361,9 +364,9 @@ func gcd(a, b int) int {
 	return a
 }
 
-// maxParts is the largest number of parts. A table has a number of 16 bits; the numbers beyond the
-// parts are for the cache, the receive buffer, the rows that are passed on or the sums in the
-// receive buffer, and the rows that Collect copies out of the cache.
+// maxParts is the largest number of parts. The number of a table has 16 bits. Besides the tables of
+// the parts there are five: rows of the cache, received rows, rows that other ranks pass on, rows
+// that Collect copies out of the cache, and sums.
 const maxParts = 1<<16 - 5
 
 // check returns all errors in the arguments of New, joined into one.

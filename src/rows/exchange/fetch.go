@@ -140,10 +140,10 @@ func (x *Exchange) outside(request string) error {
 		x.rank, x.rows, x.rank*x.perRank, (x.rank+1)*x.perRank-1, cure)
 }
 
-// toPart looks at the ids at the beginning of a list, as long as they are rows of the given part.
-// It converts them from row numbers of this rank to row numbers of the part, and returns how many
-// there are. Requests come part by part, so this number is large. In another order it would be
-// smaller, but the result still correct.
+// toPart converts the ids at the beginning of a list, which are row numbers of this rank, to row
+// numbers of the given part. It stops at the first id that is not a row of the part, and returns
+// the number of converted ids. Requests come part by part, so one call usually converts all rows of
+// the part. In another order more calls would be needed, but the result would be the same.
 func (x *Exchange) toPart(part int, ids []int32) int {
 	first := x.firsts[part]
 	rows := x.parts.End(part) - uint32(x.first) - uint32(first)
@@ -159,8 +159,8 @@ func (x *Exchange) toPart(part int, ids []int32) int {
 // Came returns the bytes of the rows and sums that StartRows has brought.
 func (p *Plan) Came() int64 { return p.came }
 
-// StartRows sends the rows and sums that others request, and receives those that p requests in
-// their places. Once its request is complete, all of p.Rows may be read.
+// StartRows sends the rows and sums that others request, and receives those that p requests; each
+// received row lands in its final place. Once its request is complete, all of p.Rows may be read.
 func (x *Exchange) StartRows(p *Plan) comm.Request {
 	p.Collectives++
 	p.RowBytes, p.came = int64(len(p.sent)), int64(len(p.received))

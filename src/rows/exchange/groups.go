@@ -302,7 +302,8 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 // list of remote vertices; early rows are not among them.
 func (c *Chooser) Rows() []int32 { return c.rows }
 
-// SumBytes returns the bytes of the sums that the last Counts, which had the same g, has chosen.
+// SumBytes returns the bytes of the sums that the last call of Counts has chosen. The argument g
+// must be the same as in that call.
 func (c *Chooser) SumBytes(g *Groups) (bytes int64) {
 	for _, group := range c.chosen {
 		bytes += int64(c.kindOf(g, group).sum)

@@ -18,10 +18,11 @@ import (
 //	late       rows with bit 1 ────────────────────────────────> in received, in their places
 //	StartBack  bytes returned for the row <─────────────────────── from received
 //
-// Where ranks of a node fetch as one, rows come apart: owners send only the bits and the sums, from
-// which a reader learns which rows are early (Apart). It fetches these by one plan of an exchange
-// with Options.Node, the late ones by another, and Put lands them. The reader of each row still
-// names it to the owner, because what it gives back is its own.
+// Where ranks of a node fetch as one, rows are fetched by other plans ("apart"): owners send only
+// the bits and the sums. From the bits a reader learns which of its rows are early and which are
+// late (Apart). It fetches each of the two lists by a plan of an exchange with Options.Node, and
+// PutApart moves the fetched rows to their places. Each reader still requests its rows from the
+// owner, because it returns its own bytes for each row.
 
 // StartBack sends in the reverse direction of StartRows. In the place where a row of p has landed,
 // the reader writes the bytes that it returns for the row, exactly as many bytes as the row has.
@@ -43,9 +44,9 @@ func (p *Plan) Vectors() (sent, got int64) {
 // ServedIDBytes returns the bytes of the ids by which other ranks have requested rows of this rank.
 func (p *Plan) ServedIDBytes() int64 { return int64(len(p.wantIDs)) * IDBytes }
 
-// Slot returns the index, among all rows and sums that p receives, of the row of the i-th vertex,
-// or of the sum that replaces this row. It returns -1 if the row need not be received. It may be
-// called after Request.
+// Slot returns where p receives the row of the i-th vertex, or the sum that replaces it, as an
+// index among all rows and sums that p receives. It returns -1 if the row need not be received. It
+// may be called after Request.
 func (x *Exchange) Slot(p *Plan, i int) int {
 	ref := p.Rows.Of[i]
 	table := ref.Table() - x.received
@@ -77,21 +78,24 @@ func (p *Plan) numbers(of []byte) compute.Matrix {
 type Late struct {
 	// Rows and members of sums that ranks ask for, as row numbers of this rank.
 	own []int32
-	// [K+1] index, among all rows and sums asked for, of the first that each rank asks for.
+	// [K+1] index of the first row or sum that each rank asks for, counted among all that ranks ask
+	// for.
 	first []int
 	// [K] number of rows that each rank asks for; the sums that it asks for follow them.
 	rows []int
-	// All rows, as sums of one member each, and all sums; their members are in the order of own.
+	// Everything that ranks ask for, as segments: each row is a segment of one member, and each sum
+	// a segment of several. The members are in the order of own.
 	all  serving
 	some [2]serving // [0]: the early rows and sums; [1]: the late ones
-	// The field serve holds what others ask of this rank, read what this rank asks of others.
+	// The field serve is about what others ask of this rank, the field read about what this rank
+	// asks of others.
 	serve, read halves
 
 	on     *Plan
 	landed []int32 // places of the late rows that this rank receives
 	late   []byte  // the late rows received
 
-	apart bool // rows come by other plans
+	apart bool // rows are fetched by other plans (see Apart)
 	ids   [2][]graph.VertexID
 	at    [2][]int32 // where the early and the late rows of ids land, as indices into received
 }
@@ -102,12 +106,12 @@ type halves struct {
 	// A bit for each place, 1 if the row is late; the bits of each rank begin at a new byte.
 	bits        []byte
 	bytes       []int // [K] number of bytes of bits
-	apart       []int // [K] number of first places whose rows come by other plans
-	early, late []int // [K] number of the other early rows, and of the other late rows
+	apart       []int // [K] number of rows, from place 0 on, that other plans fetch
+	early, late []int // [K] number of early and of late rows and sums that come by this plan
 }
 
 // begin makes room for the given number of rows of each rank, and marks none as late. The function
-// apart returns how many of the first ones come by other plans.
+// apart returns how many rows of a rank, from place 0 on, are fetched by other plans.
 func (h *halves) begin(rows []int, apart func(rank int) int) {
 	if len(h.bytes) != len(rows) {
 		for _, list := range []*[]int{&h.bytes, &h.apart, &h.early, &h.late} {
@@ -155,8 +159,8 @@ func (l *Late) Begin(p *Plan, apart bool) error {
 	return nil
 }
 
-// Asked returns the rows that a rank asks for as rows, in the order of places, as row numbers of
-// this rank.
+// Asked returns the rows that a rank asks for (without the members of sums), in the order of
+// places, as row numbers of this rank.
 func (l *Late) Asked(rank int) []int32 {
 	first := l.all.ptr[l.first[rank]]
 	return l.own[first : first+int64(l.rows[rank])]
@@ -252,7 +256,7 @@ func (l *Late) Expect() (recv []byte, rows []int, err error) {
 
 // Spread moves the early rows, which were received without gaps, to their places. It starts with
 // the last row, because a row's place never comes before the position where it was received. It
-// also lists the places of the late rows, and rows that come apart.
+// also lists the places of the late rows, and the rows that other plans must fetch (Apart).
 func (l *Late) Spread(x *Exchange) {
 	l.listApart(x)
 	from, to, size, late := 0, 0, x.unit, 0
@@ -277,7 +281,7 @@ func (l *Late) Spread(x *Exchange) {
 	}
 }
 
-// listApart lists the rows that come by other plans.
+// listApart lists the rows that other plans must fetch.
 func (l *Late) listApart(x *Exchange) {
 	for half := range l.ids {
 		l.ids[half], l.at[half] = l.ids[half][:0], l.at[half][:0]
@@ -298,7 +302,8 @@ func (l *Late) listApart(x *Exchange) {
 	}
 }
 
-// Apart returns the vertices whose early, or late, rows come by other plans, after Spread.
+// Apart returns the vertices whose early (or late) rows must be fetched by another plan. Call it
+// after Spread.
 func (l *Late) Apart(late bool) []graph.VertexID {
 	if late {
 		return l.ids[1]
@@ -306,8 +311,8 @@ func (l *Late) Apart(late bool) []graph.VertexID {
 	return l.ids[0]
 }
 
-// PutApart moves rows lo to hi-1 of a plan that has fetched Apart to their places. x is the
-// exchange of that plan. Several goroutines may move different rows.
+// PutApart moves rows lo to hi-1 of the plan p, which has fetched the vertices of Apart, to their
+// places. The argument x is the exchange of p. Several goroutines may move different rows.
 func (l *Late) PutApart(x *Exchange, p *Plan, late bool, lo, hi int) {
 	if x.planning {
 		return

@@ -115,8 +115,8 @@ func (p *Plan) AskBytes() (bytes int64) {
 // Sums returns how many sums a rank asks for.
 func (l *Late) Sums(rank int) int { return l.first[rank+1] - l.first[rank] - l.rows[rank] }
 
-// Members yields each member of the sums that a rank asks for, in the order of places: the place of
-// its sum and its row number of this rank.
+// Members yields each member of the sums that a rank asks for, in the order of places. It yields
+// the place of the sum, and the row number that the member has on this rank.
 func (l *Late) Members(rank int) iter.Seq2[int, int32] {
 	return func(yield func(int, int32) bool) {
 		for k := l.first[rank] + l.rows[rank]; k < l.first[rank+1]; k++ {

@@ -65,10 +65,10 @@ type Plan struct {
 	bought  purchase // see Node
 }
 
-// Plan looks up every vertex of a frontier and fills p.Rows; remote vertices refer to where their
-// rows will land. The vertices ids must be distinct. It makes one pass over all ids and one over
-// the remote ones, O(len(ids) + P + K). If a vertex is not in the graph, the error wraps
-// graph.ErrVertexRange.
+// Plan looks up every vertex of a frontier and fills p.Rows. The reference of a remote vertex is
+// the place where its row will land. The vertices ids must be distinct. It makes one pass over all
+// ids and one over the remote ones, O(len(ids) + P + K). If a vertex is not in the graph, the error
+// wraps graph.ErrVertexRange.
 func (x *Exchange) Plan(p *Plan, ids []graph.VertexID) error {
 	if err := x.place(p, ids); err != nil {
 		return err
@@ -129,14 +129,15 @@ func (p *Plan) Landed(n int) compute.RowRef {
 
 // Keep copies the n-th fetched row to a slot in Options.Buffer, counted among the slots of the
 // row's kind. Call it once the request of StartRows is complete and the plan has read all its rows
-// of the buffer: If buyers keep rows (Node.Keeps), call it only after PassOn.
+// of the buffer. If buyers keep rows (Node.Keeps), call it only after PassOn.
 func (x *Exchange) Keep(p *Plan, n, slot int) {
 	if x.KeepsBought() {
 		x.keepBought(p, n, slot)
 		return
 	}
 	from := p.Landed(n)
-	// Received rows of several kinds have a table for each part, which tells the kind.
+	// If rows are of several kinds, there is a table of received rows for each part, so the number
+	// of the table gives the kind.
 	part := from.Table() - x.received
 	size := x.rowBytesOf(part)
 	copy(x.tables[x.tableOf(part)][slot*size:(slot+1)*size],
@@ -397,8 +398,8 @@ func (p *Plan) Bytes() int64 {
 		int64(cap(p.Rows.Lengths))*4 + p.MessageBytes() + p.relayed.bytes()
 }
 
-// MessageBytes returns the memory of the plan's messages, ids and rows, which grows with what it
-// fetches.
+// MessageBytes returns the memory of the plan's messages, which are ids and rows. It grows with the
+// number of fetched rows.
 func (p *Plan) MessageBytes() int64 {
 	return int64(cap(p.askIDs)+cap(p.wantIDs))*4 + int64(cap(p.sent)+cap(p.received)) +
 		p.serving.bytes() + p.bought.bytes()

@@ -68,8 +68,9 @@ func (e echo) StartAlltoallThen(send, recv []byte, _, _ []int, _ int, then comm.
 	return answered{err}
 }
 
-// echoedWants sets what the other ranks of the node want: of each owner as many rows as p buys for
-// itself, and different rows as long as the owner has enough.
+// echoedWants makes up what each other rank of the node wants from this buyer: as many rows of each
+// owner as p buys for its own rank. The rows differ from rank to rank as long as the owner has
+// enough rows.
 func (x *Exchange) echoedWants(p *Plan) error {
 	b, w := x.node, &p.bought
 	mine := w.counts[b.first[b.self]:b.first[b.self+1]]
@@ -109,7 +110,7 @@ func (a answered) Wait() error { return a.err }
 // rows than this rank has. It replaces the ids, which are rows of other ranks, by rows of this
 // rank.
 func (x *Exchange) echoed(p *Plan) error {
-	if x.node != nil { // the messages of a node's rank leave out some ranks
+	if x.node != nil { // the messages of a node's rank go to some of the ranks only
 		copy(p.wanted, p.asked)
 	}
 	for r := range x.ranks {

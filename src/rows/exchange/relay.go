@@ -41,9 +41,10 @@ type relayed struct {
 	got  []byte // [R, rowBytes] rows that other ranks pass on
 }
 
-// Share tells the next Request the later arguments own and ids of Relay, and at of Collect. It
-// returns the part of each of the rank's own vertices and then of each vertex of ids. The result is
-// valid until the next call.
+// Share is called before Request if owners send sums. It tells Request what Relay and Collect will
+// be given later: own is the argument count of Relay, ids is its argument ids, and at is the
+// argument at of Collect. Share returns the part of each of the rank's own vertices and then of
+// each vertex in ids. The result is valid until the next call.
 func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []uint16 {
 	r := &p.relayed
 	r.own, r.read = own, at

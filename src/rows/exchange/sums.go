@@ -128,7 +128,7 @@ type serving struct {
 	of      []compute.RowRef
 	ptr     []int64
 	indices []int32
-	sums    []float32 // for sums that travel in another type
+	sums    []float32 // sums before conversion, if they travel in a type other than float32
 }
 
 func (s *serving) clear() {
@@ -154,7 +154,7 @@ func (x *Exchange) countsOf(counts []int64, rank, kind int) []int64 {
 	return counts[rank*x.counts()+kind*x.perKind:][:x.perKind]
 }
 
-// sumRows returns the length of a sum of rows of a kind, divided by the length of a row.
+// sumRows returns how many rows of a kind are as long as one sum of such rows.
 func (x *Exchange) sumRows(kind int) int {
 	of, _ := x.sums.typeOf(x.kinds[kind].Type)
 	return of.Size() / x.kinds[kind].Type.Size()
