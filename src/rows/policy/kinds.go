@@ -11,8 +11,8 @@ import (
 
 // If rows are of several kinds (access.Kinds), the capacity of a cache is in bytes. A static policy
 // keeps its best rows that fit. With a dynamic policy each kind has its own cache, with its own
-// slots. To find their number, the likeliest rows that fit into the capacity are chosen; a kind
-// gets one slot for each of its rows among these.
+// slots. To set the numbers of slots, the likeliest rows of all kinds are chosen until the capacity
+// is full. Each kind gets a slot for every chosen row of this kind.
 
 // Share is the part of a cache that belongs to one kind of rows.
 type Share struct {

@@ -8,8 +8,9 @@ import (
 // Lookahead is the name of the policy that samples minibatches ahead of time.
 const Lookahead = "lookahead"
 
-// lookahead makes Belady's choice over a window of known minibatches: of the rows, it keeps those
-// that are read again soonest. It may also fetch a row without keeping it (bypass).
+// lookahead makes Belady's choice over a window of known minibatches: it keeps the rows that are
+// read again soonest. A row that is not worth a slot is fetched for its minibatch and not kept
+// (bypass).
 var lookahead = &Policy{
 	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead, and rows read again soonest " +
 		"stay, or with `exchange.sums: on` those that save most sums ([fewest " +

@@ -8,8 +8,8 @@ import (
 // Optimum is the name of the offline optimum.
 const Optimum = "optimum"
 
-// optimum is the offline optimum whose first fill does not count as transfers. No policy that moves
-// whole rows transfers fewer rows.
+// optimum counts the transfers of the best possible cache. The rows that this cache holds before
+// the first step do not count. No policy that moves whole rows transfers fewer rows.
 var optimum = &Policy{
 	Name: Optimum, Doc: "the offline optimum: the fewest rows that any cache of whole rows can " +
 		"transfer",
@@ -25,8 +25,8 @@ var optimum = &Policy{
 	Hindsight: true,
 }
 
-// counts makes a cache.Policy of an Optimum, whose decisions have the number of misses but do not
-// say which rows are missed.
+// counts turns an Optimum into a cache.Policy. Its decisions contain the number of misses, but not
+// which rows are missed.
 type counts struct{ *cache.Optimum }
 
 func (c counts) Step(remote []graph.VertexID, d *cache.Decision) {

@@ -17,7 +17,7 @@ type History struct {
 	n      int                // number of minibatches so far
 }
 
-// NewHistory keeps window+1 minibatches.
+// NewHistory makes a history that keeps the last window+1 minibatches.
 func NewHistory(window int) *History {
 	return &History{remote: make([][]graph.VertexID, window+1), worth: make([][]uint8, window+1)}
 }
@@ -55,7 +55,7 @@ func (h *History) Free() {
 type Player struct {
 	policy *Policy
 	setup  Setup
-	opens  *History     // see OpenBy; nil: by the history of Advance
+	opens  *History     // history by which to open (OpenBy); nil means the one given to Advance
 	cache  cache.Policy // nil until the policy is open
 	fed    int          // number of minibatches fed so far
 	next   int          // number of the next minibatch to decide about
@@ -67,8 +67,8 @@ type Player struct {
 // NewPlayer makes the player of a policy. The player sets Setup.Ahead itself.
 func NewPlayer(p *Policy, s Setup) *Player { return &Player{policy: p, setup: s} }
 
-// OpenBy lets the policy open by the first minibatches of another history, which may have other
-// vertices than those about which it decides.
+// OpenBy makes the player open its policy by the first minibatches of the history h. Advance then
+// feeds the policy from another history, whose minibatches may have other vertices.
 func (p *Player) OpenBy(h *History) { p.opens = h }
 
 // Name returns the name of the policy.
@@ -91,7 +91,8 @@ func (p *Player) Advance(h *History, last bool,
 		if p.opens != nil {
 			by = p.opens
 		}
-		// where a longer window is kept for other players, the run has its own
+		// The history may be longer than this policy's window, because other players need more
+		// minibatches. The policy gets as many minibatches as in a run.
 		n := min(by.n, p.setup.Window+1)
 		p.setup.Ahead = iter.Seq[[]graph.VertexID](func(yield func([]graph.VertexID) bool) {
 			for i := 0; i < n && yield(by.Remote(i)); i++ {

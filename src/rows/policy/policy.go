@@ -58,8 +58,8 @@ type Policy struct {
 	// candidates.
 	Variants func(minibatches int) []Variant
 
-	// Reads lists those keys of the config's section cache that this policy reads but not every
-	// policy does.
+	// Reads lists the keys of the config's section cache that this policy reads and some other
+	// policies ignore.
 	Reads []string
 
 	// Counts says that the ranking depends on the seed and the epochs of the run.
@@ -249,7 +249,7 @@ func (p *Policy) WindowOf(s *Setup, inclusion []float32, minibatches int) (int, 
 	return min(w, minibatches), err
 }
 
-// Expected returns the number of rows that a minibatch of the reader is expected to transfer; It
+// Expected returns the number of rows that a minibatch of the reader is expected to transfer. It
 // returns NaN if there is no formula. The argument held lists the rows that a static policy keeps.
 // The argument inclusion has the probability that a minibatch reads each vertex.
 func (p *Policy) Expected(m *access.Graph, inclusion []float32, r *access.Workload,

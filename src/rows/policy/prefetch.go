@@ -124,8 +124,9 @@ func (d *withDegrees) Free() {
 	mem.Free(d.degrees)
 }
 
-// prefetchVariants returns the intervals between rounds that auto tries. Each allows two rounds in
-// the half of the minibatches that is counted, because a buffer without rounds is a static cache.
+// prefetchVariants returns the intervals between eviction rounds that auto tries. Auto counts rows
+// only in half of the minibatches. Each interval is short enough for two rounds in that half,
+// because a buffer without rounds is a static cache.
 func prefetchVariants(minibatches int) []Variant {
 	var all []Variant
 	for _, delta := range []int{8, 16, 32} {

@@ -35,7 +35,8 @@ type Settings struct {
 	Layout  cache.Layout
 }
 
-// How the rows of a static cache are placed.
+// Values of Settings.Placement: how the rows of static caches are divided among the ranks of a
+// node.
 const (
 	PlacementOwn   = "own"   // every rank keeps the rows that are best for itself
 	PlacementGroup = "group" // the ranks of a node divide the rows and read each other's caches
@@ -44,23 +45,24 @@ const (
 	PlacementParts = "parts"
 )
 
-// Which rows may leave a prefetch buffer.
+// Values of Settings.Leave: which rows may leave a prefetch buffer.
 const (
 	LeaveScore  = "score"  // rows whose score has decayed to Gamma^Delta
 	LeaveUnused = "unused" // rows that no minibatch has read since the last round
 )
 
-// Where rows that no cache holds are read from.
+// Values of Settings.Source: where a rank reads the rows that no cache holds.
 const (
-	SourceOwners = "owners" // the ranks that own them; rows of the own node are read in memory
-	SourceFiles  = "files"  // the files of all parts, which every rank maps
+	SourceOwners = "owners" // from their owners; on the same node they are read in memory
+	SourceFiles  = "files"  // from the files of all parts, which every rank maps
 )
 
 const (
-	// MeasuredPeerCost is the value of PeerCost with which the run measures the cost.
+	// MeasuredPeerCost, as the value of PeerCost, makes the run measure how much a peer's row
+	// costs.
 	MeasuredPeerCost = -1
-	// AssumedPeerCost is the cost that plans and simulations of such a run assume, because they
-	// cannot measure it.
+	// AssumedPeerCost is the cost that plans and simulations of a run with MeasuredPeerCost assume,
+	// because they measure nothing.
 	AssumedPeerCost = 0.1
 )
 
@@ -80,17 +82,18 @@ func (s *Settings) Cost() float64 {
 	return s.PeerCost
 }
 
-// The keys that Unsettled returns.
+// The config keys that Unsettled returns.
 const (
 	KeyPolicy   = "cache.policy"
 	KeyPeerCost = "cache.peer_cost"
 )
 
-// With locality (job.Locality), draws favour vertices whose rows are at hand. Then the content of
-// the cache must be known before the run, and be the same in every run. Unsettled returns the
-// config key whose value makes the content unknown until minibatches are sampled or something is
-// measured, and says why. It returns "" if there is no such key. The argument adapts says that
-// draws adapt to the number of fetched rows; then this number must also be the same in every run.
+// With locality (job.Locality), sampling prefers vertices whose rows the rank already has. Then the
+// content of the cache must be known before the run, and be the same in every run. Unsettled
+// returns the config key whose value makes the content unknown until minibatches are sampled or
+// something is measured, and says why. It returns "" if there is no such key. The argument adapts
+// says that draws adapt to the number of fetched rows; then this number must also be the same in
+// every run.
 func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	switch p := Find(s.Policy); {
 	case p == nil || p.Foresees: // auto tries policies that know minibatches in advance
