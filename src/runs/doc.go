@@ -1,5 +1,5 @@
-// Package runs is the wing of a run as its user sees it: settings in; training or inference, with
-// checkpoints; records and reports out. It holds no code itself.
+// Package runs groups the packages about a run as its user sees it: they read its settings, train
+// or infer, keep checkpoints, and write records and reports. The package itself holds no code.
 //
 //	config.yaml ──> session ──> train ─┬─ epoch: steps ──> evaluate ──> next epoch
 //	                   │               ├─ checkpoint <──> RUN/checkpoints
