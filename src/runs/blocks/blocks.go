@@ -32,15 +32,15 @@ const (
 type Index struct {
 	Format        int       `json:"format"`
 	Version       string    `json:"version"`
-	Parts         string    `json:"parts"` // identity
+	Parts         string    `json:"parts"` // identity of the parts
 	Ranks         int       `json:"ranks"`
 	Epochs        int       `json:"epochs"`
 	StepsPerEpoch int       `json:"steps_per_epoch"`
 	Model         Model     `json:"model"`
 	Optimizer     Optimizer `json:"optimizer"`
-	BlocksDigest  string    `json:"blocks_digest"` // of those written
+	BlocksDigest  string    `json:"blocks_digest"` // digest of the minibatches written
 	Types         []Type    `json:"types,omitempty"`
-	Relations     []string  `json:"relations,omitempty"` // those of Types in the order of ends-l
+	Relations     []string  `json:"relations,omitempty"` // in the order of ends-l
 	Minibatches   []Item    `json:"minibatches"`         // in the order of training
 }
 
@@ -103,7 +103,8 @@ type Export struct {
 	Version string // version of the program
 
 	Ranks int // number of ranks of the run
-	// The run's run.ranks_per_node. Minibatches depend on it if the ranks of a node share them.
+	// The value of run.ranks_per_node in the run. Minibatches depend on it if the ranks of a node
+	// share them.
 	RanksPerNode int
 	Steps        int    // number of steps to write, from the first on; 0 means all
 	Dir          string // the output directory: new or empty
