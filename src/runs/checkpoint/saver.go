@@ -99,9 +99,9 @@ func (s *Saver) dueByTime(note func(format string, args ...any)) bool {
 }
 
 // Next records that the state after the given number of updates is to be saved, at the end of
-// training or before. It returns the path of the checkpoint, and whether it has to be written: if a
-// run is stopped before its first step after resuming, the checkpoint already exists. No write may
-// be under way.
+// training or before. It returns the path of the checkpoint, and whether it has to be written. It
+// need not be if a resumed run is stopped before its first step, because the checkpoint then exists
+// already. No write may be under way.
 func (s *Saver) Next(updates int, end bool) (path string, needed bool) {
 	s.saved, s.at = updates, time.Now()
 	path = rundir.CheckpointPath(s.run, updates, end)
@@ -243,8 +243,9 @@ func (s *Saver) Wait() error {
 	return s.written(<-s.writing)
 }
 
-// written handles the end of a write. It does not report a state that is not finite, because the
-// error about the next loss says more.
+// written handles the result of a write that has ended. If the write failed because the state was
+// not finite, it returns no error: training is about to end with an error about its loss, which
+// says more.
 func (s *Saver) written(err error) error {
 	s.writing = nil
 	if err == nil {

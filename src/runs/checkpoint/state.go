@@ -48,7 +48,7 @@ type State struct {
 
 // Origin is the run that made a checkpoint.
 type Origin struct {
-	Version string            `json:"version"` // of the program
+	Version string            `json:"version"` // version of the program
 	Parts   string            `json:"parts"`   // identity of the shards
 	Config  map[string]string `json:"config"`
 	Device  string            `json:"device"`
@@ -59,12 +59,12 @@ type Origin struct {
 
 // Place is the next step to train, and the digests of the steps before it.
 type Place struct {
-	Epoch          int    `json:"epoch"` // of the next step, from 1
-	Step           int    `json:"step"`  // next, from 0; StepsPerEpoch: evaluation is next
+	Epoch          int    `json:"epoch"` // epoch of the next step, from 1
+	Step           int    `json:"step"`  // next step, from 0; StepsPerEpoch if evaluation is next
 	StepsPerEpoch  int    `json:"steps_per_epoch"`
 	OptimizerSteps int    `json:"optimizer_steps"`
 	LossDigest     []byte `json:"loss_digest_state"`
-	BlocksDigest   string `json:"blocks_digest,omitempty"` // sum over ranks, like
+	BlocksDigest   string `json:"blocks_digest,omitempty"` // sum over ranks, as is EdgesDigest
 	EdgesDigest    string `json:"edges_digest,omitempty"`
 }
 
@@ -78,19 +78,19 @@ type Best struct {
 
 // UnderWay is the epoch under way.
 type UnderWay struct {
-	Loss    float64            `json:"loss"` // weighted by seeds
+	Loss    float64            `json:"loss"` // sum over steps, weighted by seeds
 	Seeds   int                `json:"seeds"`
 	Seconds float64            `json:"seconds"`
-	First   float64            `json:"first_step_seconds"` // 0: the second step has not begun
-	Waiting float64            `json:"wait_seconds"`       // mean over ranks, like
+	First   float64            `json:"first_step_seconds"` // 0 if the second step has not begun
+	Waiting float64            `json:"wait_seconds"`       // mean over ranks, as is Startup
 	Startup float64            `json:"startup_seconds"`
-	Phases  map[string]float64 `json:"phases"` // likewise, by name
+	Phases  map[string]float64 `json:"phases"` // by name, means over ranks
 	Each    []Share            `json:"each_rank"`
 
 	Counters trace.Counters `json:"counters"` // sum over ranks
 
-	OldRows   oldCounters `json:"rows,omitempty"`          // Counters
-	OldPhases []float64   `json:"phase_seconds,omitempty"` // see phases
+	OldRows   oldCounters `json:"rows,omitempty"`          // Counters of older versions
+	OldPhases []float64   `json:"phase_seconds,omitempty"` // Phases of older versions (oldPhases)
 }
 
 // Share is one rank's share of the epoch under way.
@@ -110,22 +110,22 @@ func (s *State) Earlier(rank, ranks int) Share {
 	return Share{before(rank+1) - before(rank), s.Waiting, s.Startup}
 }
 
-// Sums are sums over the complete epochs and over ranks; times are means over ranks. A
-// summary is computed from them.
+// Sums are sums over the complete epochs and over ranks; but times are means over ranks. The
+// summary of a run is computed from them.
 type Sums struct {
 	Epochs       int                `json:"epochs"`
-	TrainLoss    float64            `json:"train_loss"` // of the last one
+	TrainLoss    float64            `json:"train_loss"` // of the last epoch
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	FirstStep    float64            `json:"first_step_seconds"`
 	Startup      float64            `json:"startup_seconds"`
 	StartupShare float64            `json:"startup_fraction"`
-	Collectives  float64            `json:"rounds_per_step"`     // of the last one: of each rank
-	OwnerSkew    float64            `json:"owner_skew,omitzero"` // likewise
+	Collectives  float64            `json:"rounds_per_step"`     // of each rank, in the last epoch
+	OwnerSkew    float64            `json:"owner_skew,omitzero"` // of the last epoch
 
 	trace.Counters
 
-	OldScore float64 `json:"score_seconds,omitzero"` // of older versions: Scoring
+	OldScore float64 `json:"score_seconds,omitzero"` // Scoring of older versions
 }
 
 // Add adds an epoch. The argument rows has the counters of all ranks.
@@ -161,7 +161,8 @@ func (s *Sums) current() {
 	}
 }
 
-// oldCounters are the counters of older versions, whose keys are the names of the fields.
+// oldCounters are the counters in a state of an older version. Its keys are the names of the fields
+// at that time.
 type oldCounters map[string]json.RawMessage
 
 // renamed maps old names of fields to current ones.
