@@ -24,7 +24,8 @@ func (c *Config) settle(given func(key string) bool) {
 // fittingPolicy returns the first of the default policies that the other settings allow.
 func (c *Config) fittingPolicy() string {
 	spec := c.Spec()
-	// no cache: learned rows change in training and, with vertex types, differ in width
+	// With learned rows there is no cache, because these rows change in training and, with vertex
+	// types, differ in width.
 	if spec.Model.Learned > 0 {
 		return policy.None
 	}
@@ -47,8 +48,8 @@ func (c *Config) fittingPolicy() string {
 // read these keys. Policy auto chooses the other keys that only some policies read.
 var autoReads = []string{"halo_hops", "scores", "window", "level"}
 
-// Readers returns the cache policies that read a key. It returns nil if the key is not of the
-// cache, or if no policy reads it as its own.
+// Readers returns the cache policies that read a key. It returns nil if the key is not in the
+// section cache, or if every policy reads it.
 func Readers(key string) []string {
 	name, ours := strings.CutPrefix(key, "cache.")
 	if !ours {

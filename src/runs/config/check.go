@@ -60,9 +60,10 @@ func (c *Config) faultsOf(isChecked func(*Key) bool) (faults []string) {
 	return faults
 }
 
-// Changes returns an error about every key that must not change but differs from its value at the
-// beginning of the run. If the version that began the run did not have a key, the key's value is
-// the one in the variable before, a map, or else the default.
+// Changes compares the config with the values at the beginning of the run, which are in the map
+// began. It returns an error about every key whose value differs although it must not change during
+// a run. If began lacks a key, the run was begun by a version without it. The value at the
+// beginning is then that of the map before or, if before lacks the key too, the default.
 func (c *Config) Changes(began map[string]string) error {
 	var faults []error
 	then := Default().keys()

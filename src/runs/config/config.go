@@ -28,7 +28,8 @@ type Config struct {
 		Verify string // hashes or sizes
 		Split  int    // index of the split; 0 is the first, by which parts are balanced
 	}
-	// Job is the job as far as keys are bound to it; Spec completes it.
+	// Job has the fields of the job that keys set. The method Spec adds the fields that follow from
+	// several keys.
 	Job      job.Spec
 	Drawn    Drawn
 	Sums     string // SumsOff, SumsOn or SumsAuto
@@ -47,7 +48,7 @@ type Config struct {
 	}
 }
 
-// Drawn is how minibatches are drawn; the sampling of a job follows from it.
+// Drawn says how minibatches are drawn. The method Spec makes the sampling of the job from it.
 type Drawn struct {
 	Fanouts       []int // neighbours per hop, seed hop first; each >= 1, or sample.All
 	EvalFanouts   []int // of minibatches that are not trained; empty: Fanouts

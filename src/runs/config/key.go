@@ -87,7 +87,7 @@ func find(keys []*Key, name string) *Key {
 	return nil
 }
 
-// missing reports whether the key must be given but is not.
+// missing reports whether the key must be given and has no value.
 func (k *Key) missing() bool {
 	p, ok := k.value.(*pathName)
 	return ok && p.required && *p.field == ""

@@ -15,9 +15,9 @@ import (
 	"halognn/src/base/mem"
 )
 
-// Load takes the defaults and sets the keys of the YAML file, unless path is empty, then those of
-// the settings key=value. It checks the result and returns all errors at once, each with its line
-// in the file, or with its --set.
+// Load starts with the defaults. It sets the keys of the YAML file, unless path is empty, and then
+// those of the settings key=value. It checks the result and returns all errors at once, each with
+// its line in the file, or with its --set.
 func Load(path string, sets []string) (*Config, error) {
 	c, b, inFile, err := read(path, sets)
 	if err != nil {
@@ -58,7 +58,7 @@ func read(path string, sets []string) (c *Config, b *binder, inFile int, err err
 
 // Keeps compares the config of a run with the config with which the run is to be resumed, and
 // returns the error of Changes. Call it before Load: errors of Load about combinations may advise
-// to change keys that must not change. Keeps leaves all other errors to Load.
+// to change keys that must not change. Keeps returns no other errors, because Load returns them.
 func Keeps(run, path string, sets []string) error {
 	began, b, _, err := read(run, nil)
 	if err != nil || len(b.faults) > 0 {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// suggestion returns a hint at what an unknown key was meant to be: the section or key that is
-// spelled most like it or, if none is, the page that lists them all.
+// suggestion returns a hint at what may have been meant by an unknown key. This is the section or
+// key whose spelling is most like it. If no spelling is similar, it is the page that lists all
+// keys.
 func suggestion(keys []*Key, unknown string) string {
 	if meant := nearest(names(keys), unknown); meant != "" {
 		return fmt.Sprintf("; did you mean %s?", meant)
@@ -32,8 +33,8 @@ func names(keys []*Key) (all []string) {
 func nearest(names []string, unknown string) (best string) {
 	key := func(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 	unknown = strings.ToLower(unknown)
-	// the second number decides between names that are equally near: it is the distance of the
-	// whole names
+	// The second number is the distance between the whole names. It decides between names whose
+	// first number is equal.
 	fewest := [2]int{1 + len(unknown)/2}
 	for _, name := range names {
 		edits := editDistance(unknown, name)
