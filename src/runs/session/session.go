@@ -82,7 +82,7 @@ type Session struct {
 // Env is a rank's environment: communicator, shards, device and callbacks.
 type Env struct {
 	Comm         comm.Comm
-	RanksPerNode int // pretended number of ranks a node; 0 means nodes as launched
+	RanksPerNode int // number of ranks that are treated as a node; 0: nodes as launched
 	Shards       *shard.Shards
 	Device       compute.Device
 	Host         compute.Host
@@ -296,7 +296,7 @@ func (s *Session) NewPipe(strategy *parallel.Strategy, ahead int) (*parallel.Pip
 }
 
 // During calls f and puts the prefix before its error. If a pipeline that f runs has an error, the
-// job is aborted before f returns; that error gets the same prefix.
+// job is aborted before f returns. The error with which it is aborted also gets the prefix.
 func (s *Session) During(prefix string, f func() error) error {
 	outer := s.doing
 	s.doing += prefix + ": "
@@ -340,8 +340,8 @@ func (s *Session) EndedBy(err error) error {
 }
 
 // abort ends the job because of an error of this rank alone, before anything here waits for another
-// rank. It returns the error with its explanation. Last it flushes the logs, which matter most
-// after a failure.
+// rank. It returns the error with its explanation. At the end it flushes the logs, because they
+// matter most after a failure.
 func (s *Session) abort(err error) error {
 	if s.Explain != nil {
 		told := err
