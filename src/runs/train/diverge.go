@@ -15,8 +15,8 @@ import (
 // for ever: Adam bounds each step, so weights of 1e9 need not overflow.
 const mostGrowth = 1e6
 
-// lossBound is the bound of losses: mostGrowth times the first loss of a run, but at least
-// mostGrowth, because a first loss below 1 only means that the task is easy.
+// lossBound is the largest permitted loss. It is mostGrowth times the first loss of a run, but at
+// least mostGrowth, because a first loss below 1 only means that the task is easy.
 type lossBound struct{ first *float64 }
 
 // begin records the first loss of the run; later calls do nothing.
@@ -100,8 +100,8 @@ func (r *run) checkWeights() error {
 		nn.ErrDiverged, what, r.lastGood(), divergedCure))
 }
 
-// predictionsDiverged adds to an error about predictions where numbers stopped being finite, if
-// that is known.
+// predictionsDiverged adds, to an error about predictions, the place where numbers stopped being
+// finite, if it is known.
 func (r *run) predictionsDiverged(err error) error {
 	if !errors.Is(err, nn.ErrDiverged) {
 		return err

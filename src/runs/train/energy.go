@@ -10,20 +10,20 @@ import (
 	"halognn/src/runs/record"
 )
 
-// metered is the energy that this rank's node has used, if this rank is the node's first, and that
-// all nodes have used. It counts the epochs that this process has trained from their first step.
+// metered has the energy that all nodes have used in the epochs that this process has trained from
+// their first step. On the first rank of a node it also has the meter of this node.
 type metered struct {
 	meter *energy.Meter // reads the counters of the node; nil if another rank of the node does that
 	begun [energy.NumKinds]float64
-	// why a kind of energy is not known; "" if all nodes have a value
+	// For each kind of energy, why it is not known; "" if it is known for all nodes.
 	unknown [energy.NumKinds]string
 
 	epochs, seeds int
-	// joules of the complete epochs (epoch), and joules since the first step (all)
+	// Joules of all nodes: epoch has those of the complete epochs, all those since the first step.
 	epoch, all [energy.NumKinds]float64
 }
 
-// joules is one rank's part of the energy of all ranks.
+// joules is the energy that one rank reports. Ranks that have no meter report none.
 type joules struct {
 	Epoch, All [energy.NumKinds]float64
 	Unknown    [energy.NumKinds]bool

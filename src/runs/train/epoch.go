@@ -18,7 +18,7 @@ import (
 
 func (r *run) rowsOf(c trace.Counters) record.Rows {
 	rows := record.RowsOf(c, r.s.Shards.RowBytes(), r.s.Job.SumBytes(&r.s.Shards.Meta))
-	// the size of rows differs, so their bytes were counted
+	// Rows differ in size, so their bytes were counted.
 	if m := &r.s.Shards.Meta; m.Schema.NumTypes() > 1 || m.Type().IsSparse() {
 		rows.RemoteBytes = c.AskedBytes
 	}

@@ -31,7 +31,7 @@ type evaluation struct {
 
 	links  map[string]float64 // every metric of validation links
 	tested map[string]float64 // every metric of test links
-	// every metric of test vertices or links, if the task predicts numbers
+	// Every metric of the test vertices or links, for a task that predicts numbers.
 	numbers   map[string]float64
 	confusion [][]int64 // numbers of test vertices by true and predicted class; nil if not counted
 }

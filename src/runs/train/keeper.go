@@ -30,16 +30,19 @@ type share struct {
 	Edges  uint64
 	Rows   trace.Counters // counts of rows; on rank 0 they include those before a restart
 	Remote int64          // remote rows of this rank in the epoch
-	// rows of this rank read for others in the epoch, or since a restart in it
+	// Rows that this rank has read for others in the epoch. After a restart within the epoch, it
+	// counts from the restart.
 	Read int64
-	// collectives that this rank has started in the epoch, or since a restart in it
+	// Collectives that this rank has started in the epoch. After a restart within the epoch, it
+	// counts from the restart.
 	Collectives int64
 	Seconds     float64
 	Waiting     float64
 	Startup     float64
-	Busy        float64 // busy fraction of the rank's CPUs in the epoch, or since a restart in it
+	Busy        float64 // busy fraction of the rank's CPUs, over the same time
 	CPUs        float64 // CPUs of the rank
-	// energy of the rank's node in the epoch, or since a restart in it, and in the run
+	// Energy of the rank's node: in the epoch (from the restart, if there was one within it), and
+	// in the run.
 	Joules joules
 	Phases [trace.NumPhases]float64
 }
@@ -50,8 +53,8 @@ type shares struct {
 	each []share
 }
 
-// The votes, as indices of the extra values in the gradient sum. A sum above 0 means that at least
-// one rank votes for it.
+// The votes. Each constant is the index of one extra value in the gradient sum, to which a rank
+// adds 1 to vote. A sum above 0 means that at least one rank has voted for it.
 const (
 	voteSave = iota
 	voteStop

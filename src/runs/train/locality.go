@@ -10,16 +10,17 @@ import (
 	"halognn/src/step/job"
 )
 
-// nearness is the state of sample.locality in a run: how much likelier ranks draw vertices whose
-// rows they have at hand.
+// nearness is the state of sample.locality in a run. With this setting, ranks draw vertices whose
+// rows they already have with a higher probability than others.
 type nearness struct {
-	held   string     // digest of the vertices at hand; "" if draws do not depend on them
+	held   string     // digest of the vertices whose rows the rank has; "" without locality
 	factor job.Factor // factor of the epoch under way, or of the next one
 	record.Adapted
 }
 
-// openNearness sets the initial state. A resumed run must have the same rows at hand, and so the
-// same cache, parts of each rank, and nodes. Collective.
+// openNearness sets the initial state. A resumed run must find the same rows at hand as the run
+// before it. So it must have the same cache, the same parts on each rank, and the same nodes.
+// Collective.
 func (r *run) openNearness() error {
 	if !r.s.Job.FavoursNear() {
 		return nil
@@ -52,7 +53,8 @@ func (r *run) summariseNearness() *record.Adapted {
 	return &r.Adapted
 }
 
-// nearState returns the state for a checkpoint, or nil if draws do not depend on what is at hand.
+// nearState returns the state of sample.locality for a checkpoint, or nil if draws do not depend on
+// which rows a rank has.
 func (r *run) nearState() *checkpoint.Nearness {
 	if r.held == "" {
 		return nil

@@ -43,7 +43,8 @@ func (r *run) memory() trace.Memory {
 	for _, item := range cached {
 		counted[item.Name] += item.Bytes
 	}
-	// what is not counted above are temporary arrays of evaluation, at their peak
+	// Whatever is not counted above is assumed to be temporary arrays of evaluation, at their
+	// largest.
 	rest := mem.PeakAllocated()
 	for _, bytes := range counted {
 		rest -= bytes
@@ -71,8 +72,9 @@ func (r *run) memory() trace.Memory {
 // process is a number that identifies this process. Ranks in one process share its resident set.
 var process = rand.Int64()
 
-// summariseMemory returns the largest resident set of a rank, in bytes, and the memory of that
-// rank, or of the first rank in its process, by item. Collective.
+// summariseMemory returns the largest resident set of any rank, in bytes, and the memory of that
+// rank by item. If several ranks share a process, it returns the items of the first of them.
+// Collective.
 func (r *run) summariseMemory() (most int64, of map[string]int64, err error) {
 	peak, err := mem.PeakRSS()
 	if err != nil {

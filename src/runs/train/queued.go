@@ -71,7 +71,8 @@ func (r *run) queue(m *parallel.Minibatch, last bool) error {
 	if before != nil && step == 1 {
 		r.firstStepEnds()
 	}
-	// When a rank reads a vote, all ranks have queued one more step, so they act after that step.
+	// When a rank reads a vote, every rank has already queued one more step. So all ranks act on
+	// the vote after that step.
 	if votes == (ballot{}) && !r.drains(step) {
 		if !r.unsettled.CompareAndSwap(nil, this) {
 			return errFailed
@@ -114,7 +115,7 @@ func (r *run) settle(step *queuedStep) (ballot, error) {
 	r.mark(trace.Backward, step.item, began)
 	r.keepFault(trained)
 	if err := r.accept(&step.stepUnderWay, trained.Stats); err != nil {
-		// the device made neither this step's update nor the next one's
+		// The device has made neither this step's update nor that of the next step.
 		r.optimizer.SetSteps(step.updates)
 		return ballot{}, err
 	}

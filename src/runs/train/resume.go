@@ -48,8 +48,8 @@ func (r *run) fits(c *checkpoint.Checkpoint) error {
 	return nil
 }
 
-// restore sets the state of the run to that of the checkpoint. Sums over ranks go to rank 0 alone,
-// means go to every rank.
+// restore sets the state of the run to that of the checkpoint. Rank 0 alone gets the sums over
+// ranks, so that they are not counted twice. Every rank gets the means.
 func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if err := r.fits(c); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	// every rank parses the digests, so that all ranks fail alike
 	var blocks, edges uint64
 	var err error
-	// without a digest, a device has drawn some minibatches
+	// An empty digest means that a device has drawn some minibatches.
 	if r.noBlocks = s.BlocksDigest == ""; !r.noBlocks {
 		if blocks, err = strconv.ParseUint(s.BlocksDigest, 16, 64); err != nil {
 			return fmt.Errorf("%s: %w", c.Path, err)
@@ -126,7 +126,7 @@ func (r *run) openLog() (*rundir.Log, error) {
 		rundir.Position{Epoch: c.State.Epoch, Step: c.State.Step})
 }
 
-// threads matches the end of a device's name, which does not affect results.
+// threads matches the end of a device's name: the number of threads, which does not affect results.
 var threads = regexp.MustCompile(`, \d+ threads?.*`)
 
 // tellResumed reports where a run resumes, and which settings differ from the checkpoint's.

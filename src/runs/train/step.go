@@ -67,7 +67,7 @@ func (r *run) train(i int, m *parallel.Minibatch) error {
 	return r.update(trained.Stats)
 }
 
-// keepFault keeps this rank's first fault: where numbers stopped being finite.
+// keepFault keeps the first fault of this rank, the place where its numbers stopped being finite.
 func (r *run) keepFault(t parallel.Trained) {
 	if r.fault == nil {
 		r.fault = t.Fault

@@ -91,10 +91,10 @@ type underWay struct {
 	seeds   int
 	rows    trace.Counters // counts of this rank in the epoch, or since a restart in it
 	waiting time.Duration
-	startup time.Duration  // waiting for the first minibatch of the epoch, and of a restart in it
+	startup time.Duration  // wait for the first minibatch of the epoch, and of a restart in it
 	carried trace.Counters // on rank 0 the counts of all ranks before the restart
 	earlier int64          // remote rows of this rank before the restart
-	begun   time.Time      // start of the epoch, shifted back by its time before a restart
+	begun   time.Time      // start of the epoch; after a restart, shifted back by the earlier time
 
 	firstStep float64 // seconds until the second step began, or the first step's result was read
 }
@@ -319,7 +319,8 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 	}
-	// saved before the final test, which may take long: if it fails, the training must not be lost
+	// The state is saved before the final test, because this may take long: if it fails, the
+	// training must not be lost.
 	if err := r.save(r.epoch+1, 0, true); err != nil {
 		return err
 	}
