@@ -10,9 +10,9 @@ import (
 	"halognn/src/base/trace"
 )
 
-// Reading watches what a rank reads on its own, before a Watchdog watches the run: a file system
-// may never answer. During must not call a collective: a rank that waits for others does not show
-// whether its own file system answers.
+// Reading watches what a rank reads on its own before a Watchdog watches the run, because a file
+// system may never answer. The function read that During calls must not call a collective: while a
+// rank waits for others, nothing shows whether its own file system answers.
 type Reading struct {
 	Limit   time.Duration // time without progress after which Stalled is called; 0 means never
 	Stalled func(error)   // ends the job
@@ -73,7 +73,7 @@ type readWork struct {
 	chars int64
 }
 
-// fewChars is a number of bytes: more than the watch itself reads between two beats.
+// fewChars is a number of bytes that is larger than what the watch itself reads between two beats.
 const fewChars = 1 << 14
 
 func (r *Reading) work() (w readWork) {

@@ -223,7 +223,8 @@ func (s *scans) scan(own beat, at time.Time, read func() []beat) (
 // diagnose compares two scans that are some beats apart. It runs on a rank that has not been at
 // work for the limit. The run has stalled unless another rank has been at work. A rank whose count
 // of beats has not changed is silent: its process or its node has stopped. If no rank is silent,
-// the job waits for the ranks in behind, which are not ahead of this one.
+// the job waits for one of the ranks in the result behind. These are the ranks that are not ahead
+// of this one.
 func diagnose(rank int, limit time.Duration, own beat, before, now []beat) (
 	silent, behind []int, stalled bool,
 ) {
