@@ -55,8 +55,8 @@ func (s *Spec) SumBytes(of *shard.Meta) int {
 	return sums.Bytes(of.Table(0).Features, of.Type())
 }
 
-// pieces returns the first vertex of each piece of a part and of each vertex type in it, as Ranges
-// does for whole parts.
+// pieces is for parts that are cut into pieces, one for each rank. For each piece it returns the
+// first vertex of every vertex type in it, as Shards.Ranges does for whole parts.
 func (j *Job) pieces() []int64 {
 	starts, types := j.Shards.Ranges(), j.Shards.Schema.NumTypes()
 	all := make([]int64, 0, j.Ranks*types+1)
@@ -124,8 +124,9 @@ func (j *Job) LearnedKinds() []exchange.Kind {
 	return kinds
 }
 
-// LearnedExchange is Exchange for learned rows in training, which only their owners have: for rows
-// and sums from rank to rank or, with asNode, for rows that the ranks of a node fetch as one.
+// LearnedExchange is Exchange for the learned rows of training, which only their owners have in
+// memory. If asNode is set, it is the exchange of rows that the ranks of a node fetch once for all
+// of them; otherwise it is that of rows and sums from rank to rank.
 func (j *Job) LearnedExchange(rank int, asNode bool) (*exchange.Exchange, error) {
 	if !asNode {
 		return j.ExchangeOf(rank, j.LearnedKinds(), []int{rank}, j.LearnedSums())

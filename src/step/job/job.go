@@ -308,8 +308,9 @@ func (j *Job) Nodes() int {
 	return len(slices.Compact(nodes))
 }
 
-// FetchesAsNodes reports whether ranks of a node fetch as one: AsNodes is set, there are several
-// nodes, and one has several ranks.
+// FetchesAsNodes reports whether the ranks of a node fetch as one, so that each row is fetched once
+// for all of them. They do if AsNodes is set, there are several nodes, and some node has several
+// ranks.
 func (j *Job) FetchesAsNodes() bool {
 	n := j.Nodes()
 	return j.AsNodes && n > 1 && n < j.Ranks
@@ -354,8 +355,8 @@ func (j *Job) Offsets() []int64 { return j.first }
 // cache is of no use.
 func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
 
-// FavoursNear reports whether training draws vertices whose rows are at hand likelier than others.
-// On one node all rows are at hand, so it does not.
+// FavoursNear reports whether training draws vertices whose rows the rank already has with a higher
+// probability than others. If all ranks are on one node, it has all rows, so it favours none.
 func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
 // Local returns the vertices whose rows a rank does not fetch: the vertices of its own parts or
@@ -491,7 +492,7 @@ func (j *Job) Readers() *sample.Reader {
 	return &sample.Reader{Streams: j.Streams, Count: j.Streams.Streams(), Seed: j.Seed}
 }
 
-// Seeds returns the seeds of a minibatch, in the memory of dst where they fit.
+// Seeds returns the seeds of a minibatch. It uses the memory of dst if they fit.
 func (j *Job) Seeds(k sample.Key, dst []graph.VertexID) []graph.VertexID {
 	return j.Streams.Piece(k.Epoch, k.Step, k.Stream, dst)
 }

@@ -5,29 +5,29 @@ import (
 	"math"
 )
 
-// Locality says how much likelier training draws vertices whose rows, or whose neighbours' rows, a
-// rank has at hand (data placement, Song and Jiang, ICS '22, section 4). It changes the
+// Locality says by what factor training prefers to draw vertices whose rows, or whose neighbours'
+// rows, the rank already has (data placement, Song and Jiang, ICS '22, section 4). It changes the
 // minibatches, which then depend on the cache and on the nodes.
 type Locality struct {
-	Favour   float64 // how many times likelier, >= 1; 0 means 1
-	Vertices int     // number of likelier vertices in each hop except the last, >= 1
-	Adapts   bool    // whether the factor adapts, with Favour as its maximum; if not, it is Favour
-	Adaption         // only if Adapts
+	Favour   float64 // factor of the probability of such a vertex, >= 1; 0 means 1
+	Vertices int     // number of preferred vertices in each hop except the last, >= 1
+	Adapts   bool    // whether the factor changes from epoch to epoch, up to Favour
+	Adaption         // only used if Adapts is set
 }
 
-// Adaption says how the factor of locality adapts from epoch to epoch: to the share of an epoch's
-// time that loading takes, computed from counts and given rates. It reads no clock, so that runs
-// can be repeated.
+// Adaption says how the factor of locality changes from epoch to epoch. The change depends on the
+// share of an epoch's time that loading takes, which is computed from counts and the given rates.
+// No clock is read, so that a run can be repeated exactly.
 type Adaption struct {
-	// Bounds in [0, 1]. If the share of loading is between them, the factor stays as it is; 0 is a
-	// share like any other.
+	// Bounds, in [0, 1], of the share of an epoch's time that loading takes. If the share is
+	// between them, the factor stays as it is. A bound of 0 does not mean that there is no bound.
 	Lower, Upper float64
 	Link         float64 // bytes/s at which a rank gets rows that are not at hand; > 0
 	Edges        float64 // sampled edges/s that a rank draws and trains on; > 0
 }
 
-// Clash returns an error for each two numbers that do not fit each other. The argument reads says
-// whether the model reads neighbours. If it does not, there is no factor.
+// Clash returns an error for every two settings that contradict each other. The argument reads says
+// whether the model reads neighbours. If it does not, the factor is not used.
 func (l *Locality) Clash(reads bool) (errs []error) {
 	if reads && l.Adapts && !l.Favours() {
 		errs = append(errs, fmt.Errorf(
@@ -65,7 +65,7 @@ func (l *Locality) check(reads bool) []error {
 	return errs
 }
 
-// Favours reports whether some epoch draws some vertices likelier than others.
+// Favours reports whether some epoch may draw some vertices with a higher probability than others.
 func (l *Locality) Favours() bool { return l.Favour > 1 }
 
 // Start returns the factor of the first epoch.
@@ -86,16 +86,17 @@ func (a *Adaption) Share(bytes, edges int64) float64 {
 	return load / (load + train)
 }
 
-// Factor is how many times likelier an epoch draws vertices that are at hand.
+// Factor is the factor by which an epoch prefers vertices whose rows are at hand.
 type Factor struct {
 	Value  float64
-	Before float64 // the value before the last doubling
-	Fixed  bool    // whether later epochs keep it
+	Before float64 // Value before it was last doubled
+	Fixed  bool    // whether all later epochs keep Value
 }
 
-// Next returns the factor of the next epoch, after one in which loading took the given share of the
-// time. Above Upper it doubles, to at most Favour. Below Lower it goes half of the way back.
-// Otherwise it stays for good (algorithm 2).
+// Next returns the factor of the next epoch (algorithm 2). The argument share is the share of time
+// that loading took in the last epoch. If it is above Upper, the factor doubles, to at most Favour.
+// If it is below Lower, the factor goes back half of the way to Before. Otherwise the factor keeps
+// its value for the rest of the run.
 func (l *Locality) Next(f Factor, share float64) Factor {
 	switch {
 	case f.Fixed:

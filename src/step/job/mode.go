@@ -6,14 +6,14 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Mode is what a job must know about the way in which ranks share a step; package parallel has the
-// table of modes. In the zero Mode every rank trains minibatches of its own.
+// Mode is what a job must know about a parallel mode, the way in which ranks share a step. Package
+// parallel has the table of all modes. In the zero Mode every rank trains minibatches of its own.
 type Mode struct {
 	Name string // the word for parallel.mode
 	// Sharing says which ranks train each minibatch together; their seeds form one stream.
 	Sharing sample.Sharing
 	// Columns says that every rank holds some columns of all feature rows, instead of all columns
-	// of its own vertices' rows; only with sample.Alone.
+	// of its own vertices' rows. Then Sharing must be sample.Alone.
 	Columns bool
 }
 

@@ -30,7 +30,7 @@ type Spec struct {
 	Model     nn.Config // In, Out and Task are set from the parts
 	Links     LinkSpec  // for tasks about links
 	Optimizer nn.OptimizerOptions
-	Schedule  nn.Schedule // Every is set by New, from StepEpochs
+	Schedule  nn.Schedule // New sets its field Every from StepEpochs
 
 	StepEpochs int // for schedule step: epochs between two drops, >= 1
 	Learned    nn.LearnedOptions
@@ -42,15 +42,15 @@ type Spec struct {
 	// spaces. "" means Sample.Fanouts for all relations.
 	RelationFanouts string
 	Batch           int  // seeds of a stream in a step, for each rank that shares the stream; >= 1
-	GlobalBatch     bool // Batch is the number of seeds of all streams together
+	GlobalBatch     bool // whether Batch counts the seeds of all streams together
 	GlobalSeeds     bool // streams draw from the whole graph
-	StreamPerPart   bool // there is a stream for every part instead of every rank; only with Alone
+	StreamPerPart   bool // a stream for every part, not for every rank; only with sample.Alone
 
 	Mode Mode // how ranks share a step
 
 	Seed   uint64 // random stream of the run; 0 is a stream like any other
 	Epochs int    // passes over the training seeds, >= 1
-	Depth  int    // number of minibatches in preparation while another trains; 0: none
+	Depth  int    // number of minibatches in preparation while another trains; may be 0
 
 	Sparse bool // rows hold only their non-zero elements, each with its column; set from the parts
 
@@ -73,7 +73,7 @@ type Spec struct {
 
 	Ranks int // number of ranks; 0 means one for each part
 	// RanksPerNode is the number of ranks that share a node's memory and, with InNodes,
-	// minibatches. 0: each rank is a node, unless Job.SetNodes says otherwise.
+	// minibatches. If it is 0, each rank counts as a node, unless Job.SetNodes says otherwise.
 	RanksPerNode int
 }
 
