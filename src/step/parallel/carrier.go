@@ -25,8 +25,8 @@ const (
 // carrier moves rows between the ranks of a group within a step.
 type carrier interface {
 	// carry sends out[r] rows of send to every rank r, and receives in[r] rows from it into recv.
-	// If out is nil, every rank gets all of send. Kernels that are called later see the received
-	// rows.
+	// If out is nil, every rank gets all of send. Kernels that are called after carry has returned
+	// read the received rows.
 	carry(send, recv []float32, out, in []int, cols int) error
 	// arrived returns an error if rows carried so far have not arrived. Call it once kernels are
 	// done.
@@ -44,15 +44,15 @@ func (byHosts) way() Shuffling       { return ShuffleHost }
 func (*throughHosts) way() Shuffling { return ShuffleStaged }
 func (*direct) way() Shuffling       { return ShuffleDirect }
 
-// Direct reports whether the settings alone make rows travel between devices: with ShuffleAuto they
-// do if the transport of gradients is set to one between devices.
+// Direct reports whether rows travel between devices, as far as the settings decide it. With
+// ShuffleAuto the settings decide it only if the transport of gradients is set to NCCL or MPI.
 func (s Shuffling) Direct(gradients Transport) bool {
 	return s == ShuffleDirect ||
 		s == ShuffleAuto && (gradients == TransportNCCL || gradients == TransportMPI)
 }
 
-// newCarrier makes a device's carrier for the ranks of c. The argument first is the rank in the job
-// of rank 0 of c.
+// newCarrier makes a device's carrier for the ranks of c. The argument first is the number that the
+// first rank of c has in the job.
 func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	device := compute.CapabilitiesOf(o.Device).Accelerator
 	if device == nil {
@@ -135,12 +135,14 @@ func (t *throughHosts) close() error {
 //	kernels  pack ── ready                                          done ── unpack
 //	comm                └ (buckets of gradients) ── rows ── done ──┘
 type direct struct {
-	queue       *linkQueue
-	first, rank int         // rank of the group's rank 0 in the job; own rank in the group
-	send, recv  [][]float32 // rows by rank of the job; empty for ranks of other groups
+	queue *linkQueue
+	// The field first is the number in the job of the group's rank 0. The field rank is the number
+	// of this rank in the group.
+	first, rank int
+	send, recv  [][]float32 // [job's ranks] rows for each rank; empty for ranks of other groups
 	ready, done compute.Event
 	errand      errand
-	told        chan error // the result of the errand
+	told        chan error // result of the transfer that enqueue has queued
 	carried     bool
 }
 
@@ -197,7 +199,7 @@ func (d *direct) enqueue() error {
 }
 
 func (d *direct) arrived() error {
-	if !d.carried { // done was never recorded
+	if !d.carried { // nothing was carried, so the event done was not recorded
 		return nil
 	}
 	return d.queue.over.Wait(d.done)

@@ -5,8 +5,8 @@ import (
 	"halognn/src/model/nn"
 )
 
-// The communication cost of a minibatch, for predictions: each number describes sends of this
-// package. Tests compare the predictions with the counts of runs.
+// The communication cost of a minibatch, for predictions. Each number here describes messages that
+// other files of this package send. Tests compare the predictions with the counts of runs.
 
 // The number of collectives of a minibatch. Each comment names the type that starts them, and what
 // they carry.
@@ -26,18 +26,19 @@ const (
 	columnCollectives   = 3 // columnRows and columnSums: hops; partial sums, their gradients
 )
 
-// CountBytes is the size of a number of vertices in a message.
+// CountBytes is the size, in bytes, of a count of vertices in a message.
 const CountBytes = 8
 
-// HopSizeBytes is the length of the message with the size of an input hop, to ranks that hold
-// columns.
+// HopSizeBytes is the length, in bytes, of the message that announces the size of an input hop to
+// the ranks that hold columns.
 const HopSizeBytes = 8 * hopSize
 
 // BetweenBytes returns the bytes that travel for a hidden row or partial sum of the given width:
 // the row, and its gradient back.
 func BetweenBytes(width int) float64 { return StoredBytes(width, compute.Float32s) }
 
-// StoredBytes is BetweenBytes for rows that are stored in elements of the given type.
+// StoredBytes is BetweenBytes for rows that are stored in elements of the given type. Their
+// gradients are float32.
 func StoredBytes(width int, of compute.Elements) float64 { return float64((of.Size() + 4) * width) }
 
 // NormBytes returns the bytes that a rank sends to each other rank for a batch norm of the given

@@ -97,8 +97,8 @@ type DrawnOn struct{ Where, Why string }
 // value if it does not train on a device with its own memory. The result is the same on all ranks.
 func (s *Strategy) DrawsOn() DrawnOn { return s.drawsOn }
 
-// onCard is what a minibatch that was drawn on the device has; the zero value for one that the host
-// drew.
+// onCard is the state that a minibatch has only if the device has drawn it. If the host has drawn
+// it, drawn is nil.
 type onCard struct {
 	drawing compute.Drawing // kept for the next minibatch of the slot
 	drawn   *compute.Drawn  // nil if the host drew this minibatch
@@ -154,7 +154,7 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	if err != nil {
 		return err
 	}
-	if x.Faulty { // the host's sampler reports what is wrong
+	if x.Faulty { // draw on the host, whose sampler reports what is wrong
 		if err = d.Draw(m); err == nil {
 			err = errors.New("the GPU found a fault in the topology, but the host does not; " +
 				"this is a bug in halognn, or an error of the GPU's memory")
@@ -183,7 +183,8 @@ func (d *deviceDraws) pinned() (bytes int64) {
 	return bytes
 }
 
-// close also frees the device memory of all drawings, whose minibatches must be freed before.
+// close also frees the device memory of all drawings. The minibatches that use them must be freed
+// before.
 func (d *deviceDraws) close() error { return errors.Join(d.free(), d.alone.close()) }
 
 // free frees the drawings and the topology.
@@ -287,8 +288,8 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	return d, "", nil
 }
 
-// LargeTopology says why a topology of this many bytes has no place on a device with this much free
-// memory, or returns "" if it has.
+// LargeTopology says why a topology of this many bytes is too large for a device with this much
+// free memory, or returns "" if it fits.
 func LargeTopology(bytes, free int64) string {
 	if bytes <= free/2 {
 		return ""

@@ -68,8 +68,8 @@ func (d *ofDraw) free() {
 	mem.Free(d.labels)
 }
 
-// drawn has the beginning and the end of drawing a minibatch, which do not depend on where it is
-// drawn.
+// drawn has what happens before and after a minibatch is drawn. This does not depend on whether the
+// host, the device or other ranks draw it.
 type drawn struct {
 	needs    nn.Needs
 	topology *sample.Topology
@@ -85,7 +85,7 @@ func (d *drawn) begin(m *Minibatch) error {
 // end makes the edges and weights that the model needs besides the complete blocks.
 func (d *drawn) end(m *Minibatch) { m.edges.Build(&m.Sampled, d.needs, m.Train, d.topology) }
 
-// drawn returns the beginning and the end of this strategy's drawing.
+// drawn returns what happens before and after a minibatch of this strategy is drawn.
 func (s *Strategy) drawn() drawn { return drawn{s.needs, s.o.Topology, s.o.Comm.Rank()} }
 
 // alone is the Draw of a rank that holds the whole topology.
@@ -192,7 +192,7 @@ func (d *Drawer) Draw(m *Minibatch) error {
 	})
 }
 
-// digest sets the digests of a minibatch whose blocks are complete.
+// digest sets the two digests of a minibatch whose blocks are complete, if anyone reads them.
 func (o *DrawerOptions) digest(m *Minibatch) {
 	if m.Digest, m.Edges = 0, 0; !o.Undigested {
 		m.Digest, m.Edges = m.Sampled.Digest(), m.Sampled.EdgesDigest(m.Key)

@@ -33,11 +33,11 @@ type withEdgeRows struct {
 // edgesOf are a minibatch's features of edges.
 type edgesOf struct {
 	ids   []graph.VertexID // positions of the sampled edges in the topology, hop by hop
-	once  []graph.VertexID // each of ids once, ascending: the vertices of the plan fetch
+	once  []graph.VertexID // the distinct values of ids, ascending, whose rows are fetched
 	fetch exchange.Plan
-	of    []compute.RowRef // where the row of each of ids lies
-	got   []float32        // [sampled edges, cols] rows without self-edges, if layers have these
-	rows  []float32        // [edges, cols], in the order of the layers' edges
+	of    []compute.RowRef // [ids] where the row of each sampled edge lies
+	got   []float32        // [sampled edges, cols] used only if layers also have self-edges
+	rows  []float32        // [edges, cols] rows in the order of the layers' edges
 	cols  int              // 0 if the model reads no edge features
 }
 

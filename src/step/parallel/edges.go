@@ -19,12 +19,12 @@ type LayerEdges struct {
 	transposes []graph.BlockTranspose
 	weights    []float32 // weights of the edges of all blocks, one block after the other
 	transposed []float32 // weights of the edges of all transposes
-	related    []related // for each block, if relations are told apart
-	order      byType    // the input layer's sources by type, if sorted is set
+	related    []related // for each block, if the model tells relations apart
+	order      byType    // the input layer's sources by type; used if sorted is set
 	sorted     bool
-	means      averaged // rows that the input layer reads as means
+	means      averaged // rows of types that the input layer reads as means
 	groups     graph.Grouper
-	input      exchange.Edges // edges of the input layer, if grouped
+	input      exchange.Edges // edges of the input layer; used if grouped is set
 	grouped    bool
 }
 
@@ -142,7 +142,7 @@ type values struct {
 	totals []float64
 }
 
-// at returns the value of a sampled edge.
+// The method at returns the value of a sampled edge.
 func (v *values) at(edge int64) float64 {
 	if v.of == nil {
 		return 1
@@ -150,7 +150,8 @@ func (v *values) at(edge int64) float64 {
 	return float64(v.of[edge])
 }
 
-// totalOf returns the total of a destination.
+// totalOf returns the sum of the weights of a destination's in-edges. If these sums are known for
+// the minibatch (totals), it returns the known one.
 func (v *values) totalOf(d int) float64 {
 	if len(v.totals) > 0 {
 		return v.totals[d]
@@ -236,7 +237,8 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 func symmetric(w []float32, b *graph.Block, v *values) {
 	for d := range b.NumDst {
 		self, end := b.Indptr[d], b.Indptr[d+1]
-		before := int64(d) + 1 // an edge has a smaller index in v, which has no self-edges
+		// The edge with index e in the block has index e-before in v, because v has no self-edges.
+		before := int64(d) + 1
 		all := v.total(int32(d))
 		share := 1.0
 		if !v.estimates {
@@ -269,10 +271,11 @@ func (s *sources) at(position int32) graph.VertexID {
 	return s.own[position]
 }
 
-// Group sorts the edges of each row of the input layer into the order in which their rows are
-// added: by the part of the source, then as they were drawn. part[i] is the part of frontier vertex
-// i. Afterwards only Host.SegmentRows may read the edges. Group returns them, so that the exchange
-// can replace rows by sums. It returns nil if the input layer adds nothing.
+// Group sorts the edges of each row of the input layer into the order in which the rows of their
+// sources are added: by the part of the source and, within a part, in the order in which they were
+// drawn. The argument part has the part of each frontier vertex. Group returns the edges, so that
+// the exchange can replace rows by sums. It returns nil if the input layer adds nothing. After
+// Group only Host.SegmentRows may read these edges.
 func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,
 	parts int) *exchange.Edges {
 	e.input = exchange.Edges{}

@@ -28,7 +28,7 @@ type Gradients struct {
 	transport Transport
 	note      string
 	holding   bool
-	err       error // error of Hold, returned by Wait
+	err       error // error of Hold, which Wait returns
 	steps     int64 // number of steps that Wait has ended
 }
 
@@ -36,7 +36,7 @@ type Gradients struct {
 type reducer interface {
 	hold(first bool) error     // adds a minibatch's gradients to the held ones, or holds the first
 	start(l int, holding bool) // begins the sum of a layer's bucket, with what is held
-	wait() error               // returns after all sums, with the first error of a sum or start
+	wait() error               // returns after all sums, with the first error of a sum or of start
 	reproducible() bool        // whether sums are added in rank order
 	sent() int64               // bytes that all ranks have sent each other for the sums
 	close() error
@@ -52,7 +52,7 @@ const (
 	SumFast         = comm.SumFast
 )
 
-// GradientOptions say how gradients are added.
+// GradientOptions say how gradients are added over the ranks.
 type GradientOptions struct {
 	comm.SumOptions
 	Device    compute.Device // its memory has the gradients if it is an Accelerator
@@ -111,7 +111,7 @@ func (g *Gradients) Wait() error {
 	return g.stepEnds(err)
 }
 
-// stepEnds returns the error of a step's sums.
+// stepEnds prepares for the next step after the sums of a step have ended with the error err.
 func (g *Gradients) stepEnds(err error) error {
 	g.err, g.holding = nil, false
 	if err != nil {
@@ -132,8 +132,8 @@ func (g *Gradients) Queues() bool {
 	return g.transport == transportDevice || g.transport == TransportNCCL
 }
 
-// QueueWait is Wait without blocking the host: kernels called from now on see the sums. WaitFor
-// returns later errors.
+// QueueWait is Wait without blocking the host: kernels that are called from now on run after the
+// sums. Errors that happen later are returned by WaitFor.
 func (g *Gradients) QueueWait() error {
 	err := g.err
 	if err == nil {
@@ -142,9 +142,9 @@ func (g *Gradients) QueueWait() error {
 	return g.stepEnds(err)
 }
 
-// WaitFor waits until the device has passed an event that was recorded after QueueWait, and returns
-// an error if it cannot. Passed reports, without waiting and from any goroutine, whether the device
-// has.
+// WaitFor waits until the device has reached an event that was recorded after QueueWait, and
+// returns an error if the device never will. Passed does not wait: it reports whether the device
+// has reached the event. Any goroutine may call it.
 func (g *Gradients) WaitFor(e compute.Event) error { return g.reducer.(queuedReducer).waitFor(e) }
 func (g *Gradients) Passed(e compute.Event) bool   { return g.reducer.(queuedReducer).passed(e) }
 

@@ -34,9 +34,9 @@ func composeHybrid(s *Strategy) error {
 	return nil
 }
 
-// relay are the readers of ranks that share the minibatches of a node. A rank finds the feature
-// rows of its vertices that any rank of the node reads, and passes them on to the ranks that read
-// them.
+// relay implements readers for ranks that share the minibatches of a node. A rank finds the feature
+// rows of those of its vertices that any rank of the node reads, and passes them on to the ranks
+// that read them.
 type relay struct {
 	exchange *exchange.Exchange
 	drawer   *splitDrawer
@@ -46,7 +46,8 @@ func (relay) vertices(m *Minibatch) []graph.VertexID { return m.shared.crossing(
 func (relay) serve(*Minibatch) error                 { return nil }
 func (relay) counters(*Minibatch, *trace.Counters)   {}
 
-// edges returns the edges whose sources this rank finds, as only this rank knows their parts.
+// edges returns the edges of the input layer whose sources this rank finds. Only this rank knows in
+// which parts these sources are.
 func (r relay) edges(f *fetched, m *Minibatch) *exchange.Edges {
 	c := m.shared.crossing(0)
 	f.group(m, r.exchange.Share(&m.Fetch, c.Own(), c.IDs, c.At))
@@ -60,8 +61,8 @@ func (r relay) request(_ *fetched, m *Minibatch, w exchange.Wants) error {
 	return r.exchange.Relay(&m.Fetch, c.Own(), c.IDs)
 }
 
-// stages pass the rows on. A row in a cache that changes is read here and again when the batch is
-// made, so it is copied when it is collected.
+// stages returns the stages that pass the rows on. A row of a cache that changes would be read here
+// and again when the batch is made. So Collect copies such a row.
 func (r relay) stages(f *fetched) []Stage {
 	collect := f.keeper.last(f, trace.Slice, "collect", func(m *Minibatch) error {
 		r.exchange.Collect(&m.Fetch, m.shared.crossing(0).At)

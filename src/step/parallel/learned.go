@@ -15,8 +15,8 @@ import (
 
 // LearnedRows are the learned rows of a strategy that trains. There are two exchanges for them,
 // which differ only in their communicators: Ask is for the preparation of minibatches, Move for the
-// step. Where ranks of a node fetch as one, rows come by two further ones, and only sums and
-// gradients by these.
+// step. Where ranks of a node fetch as one, rows come by two other exchanges, NodesAsk and
+// NodesMove, and only sums and gradients come by Ask and Move.
 type LearnedRows struct {
 	Rows                *nn.Learned
 	Ask, Move           *exchange.Exchange
@@ -34,10 +34,11 @@ type LearnedRows struct {
 //	            gradients ──────────────────────> Learned.Add    backward
 //	update                                        Learned.Update
 //
-// Where ranks of a node fetch as one, the owners only say which rows are late. The early rows then
-// come by a route of the node, while the minibatch is prepared, and so do the late ones, from their
-// request while it is prepared to their rows in the step. Gradients go from rank to rank: their
-// sums depend on the order of the ranks, which no sum within a node keeps.
+// Where ranks of a node fetch as one, the owners only say which rows are late. The ranks of the
+// node then fetch the early rows together while the minibatch is prepared. They also request the
+// late rows then, and receive these in the step. Gradients still go from each rank to the owners,
+// because they must be added in the order of the ranks; a sum made within a node first would break
+// this order.
 type withLearned struct {
 	Rows
 	ask    *exchange.Exchange
@@ -92,7 +93,7 @@ func (e *learnedOf) free() {
 	e.given.free()
 }
 
-// addLearned adds the fetching of learned rows to a strategy that trains a model with some.
+// addLearned makes a strategy fetch learned rows, if the model that it trains has any.
 func addLearned(s *Strategy) error {
 	o := s.o.Learned
 	if o.Rows == nil {
@@ -113,8 +114,9 @@ func addLearned(s *Strategy) error {
 }
 
 // stages implements Rows. The stages of learned rows come last, after the gate of a cache that
-// looks ahead, so at most depth minibatches lie between them and their step. All indices are listed
-// here, for several minibatches at the same time, except which rows are late.
+// looks ahead, so at most depth minibatches lie between them and their step. These stages also make
+// all lists of indices that the step needs, so that this work is done for several minibatches at a
+// time. Only which rows are late is decided in order.
 func (w *withLearned) stages() []Stage {
 	stages := append(w.Rows.stages(),
 		local(trace.Plan, "learned", w.plan),
@@ -147,7 +149,8 @@ func (w *withLearned) stages() []Stage {
 	return append(stages, late.ask())
 }
 
-// half is how the early, or the late, rows come to a rank whose node fetches as one.
+// half returns the route by which the early rows (or, if late is set, the late rows) come to a rank
+// whose node fetches as one. The argument what begins the names of its stages.
 func (w *withLearned) half(what string, late bool) route {
 	k := 0
 	if late {
@@ -157,7 +160,7 @@ func (w *withLearned) half(what string, late bool) route {
 		fetch: func(m *Minibatch) *exchange.Plan { return &m.learned.halves[k] }}
 }
 
-// planHalf is the stage that lists what such a route requests.
+// planHalf is the stage that lists the rows which the route r requests.
 func (w *withLearned) planHalf(r route, late bool) Stage {
 	return local(trace.Plan, r.what+"plan", func(m *Minibatch) error {
 		return r.x.Plan(r.fetch(m), m.learned.late.Apart(late))
@@ -222,8 +225,8 @@ func (w *withLearned) begin(m *Minibatch) error {
 	return nil
 }
 
-// part decides which rows are late, minibatch by minibatch in order. It also notes the rows of
-// sums, because a sum is late if one of its rows is.
+// part separates late rows from early ones. It is called for one minibatch after the other, in
+// order. It also notes the rows of sums, because a sum is late if one of its rows is.
 func (w *withLearned) part(m *Minibatch) error {
 	e := &m.learned
 	if e.waits = false; !m.Train {
@@ -257,17 +260,18 @@ func (w *withLearned) slice(m *Minibatch) error {
 	return nil
 }
 
-// underWay knows which steps may be under way when a minibatch passes the gate: the steps of the
-// depth minibatches before it. From the ids that ranks send, the owner of a row learns which steps
-// read the row, and so change it. Therefore timing does not affect which rows are late, and no step
-// changes an early row of a minibatch between its fetch and its training.
+// underWay knows which steps may be under way when a minibatch passes the gate: those of the
+// previous minibatches, as many as the depth of the pipeline. From the ids that ranks send, the
+// owner of a row learns which steps read the row, and so change it. Therefore timing does not
+// affect which rows are late, and no step changes an early row of a minibatch between its fetch and
+// its training.
 type underWay struct {
 	key    sample.Key
 	step   int32   // number of the current step, from 1
 	items  int     // number of minibatches so far
 	begun  []int32 // [depth+1] step of minibatch i, at index i % (depth+1)
 	last   []int32 // [own vertices] number of the last step that reads the row; 0 if none does
-	before []int32 // [own vertices] number of the last step before that; 0 if none
+	before []int32 // [own vertices] number of the step before last that reads the row; 0 if none
 }
 
 func newUnderWay(depth, own int) underWay {
@@ -419,7 +423,8 @@ func (r *learning) tiles(n int, work func(lo, hi int)) {
 	})
 }
 
-// read sets x to what the input layer reads of a type, which is its rows or their means.
+// The method read sets x to what the input layer reads of the vertex type that the argument of
+// describes: its rows or their means.
 func (r *learning) read(x compute.Matrix, m *Minibatch, of ofLearned) {
 	e, rows := &m.learned, r.Move.RowsOf(&m.learned.plan, of.kind)
 	a := &e.means.types[of.kind]
@@ -502,7 +507,7 @@ func (r *learning) sumsSent(e *learnedOf) (n int64) {
 }
 
 // weigh sends the gradients of the rows that the first layer has read to the rows' owners. They
-// travel while the last sum of weight gradients does.
+// travel while the last weight gradients are summed over the ranks.
 func (r *learning) weigh(m *Minibatch, l int, grad compute.Matrix, _ Phases) error {
 	if l > 0 {
 		return nil

@@ -16,14 +16,15 @@ import (
 //	segments  of received rows and sums (exchange.Plan.Received) │ of own rows (learnedOf.own)
 type learnedReaders struct {
 	indptr  []int64
-	indices []int32   // rows of x that each learned row is part of
-	shares  []float32 // share of the learned row in each row of x
+	indices []int32   // rows of x that each learned row or sum is part of
+	shares  []float32 // share of the learned row or sum in each of these rows of x
 	shared  bool      // whether some shares are not 1
-	slot    []int32   // [places] the segment of the row, or sum, at a place
+	slot    []int32   // [places] number of the segment for the row or sum at each place
 	come    int       // number of segments of received rows and sums
 }
 
-// turn makes the lists for the learned rows e, for which the exchange x has planned the requests.
+// The method turn makes the lists for the learned rows of e. The exchange x has planned the
+// requests for these rows.
 func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
 	_, come := e.plan.Vectors()
 	r.come, r.shared = int(come), e.means.count() > 0

@@ -31,7 +31,7 @@ type LearnedCounts struct {
 	Rows, Sums int64
 	Shared     int64 // rows that another rank of the node fetches
 	Bytes      int64 // bytes of rows and sums, of their ids and late bits, and of the gradients
-	RowBytes   int64 // number of bytes if owners made no sums
+	RowBytes   int64 // number of bytes that would travel if owners made no sums
 	Members    int64 // number of rows that owners add
 }
 
@@ -71,8 +71,9 @@ func (c *LearnedCounter) Count(m *sample.Minibatch) (n LearnedCounts, err error)
 // Rows yields the vertices whose rows the rank requests for the last minibatch.
 func (c *LearnedCounter) Rows() iter.Seq[graph.VertexID] { return c.x.AskedRows(&c.of.plan) }
 
-// Share counts n, which is that of a rank for itself, as of a rank whose node fetches as one: it
-// fetches so many of the rows, and asks for them apart from naming all that it reads.
+// Share changes the counts n of a rank that fetches for itself into those of a rank whose node
+// fetches as one. The argument fetched is the number of rows that the rank then fetches for the
+// node. It requests these from their owners in addition to naming all rows that it reads.
 func (c *LearnedCounter) Share(n *LearnedCounts, fetched int64) {
 	size := int64(4 * c.model.Learned)
 	n.Bytes += fetched*(exchange.IDBytes+size) - n.Rows*size

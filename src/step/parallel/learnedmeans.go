@@ -20,7 +20,7 @@ type learnedMeans struct {
 	types          []meansOf // [T] segments of each type
 }
 
-// meansOf are the segments of a type.
+// meansOf are the segments of one vertex type.
 type meansOf struct {
 	averaged   bool
 	means, own span
@@ -60,7 +60,8 @@ func (a *learnedMeans) list(e *LayerEdges, learns []bool, first []int) {
 	a.Whole = append(mem.Grow(a.Whole[:0], len(own))[:0], own...)
 }
 
-// add appends the segments of s that lie in the span part. It adds shift to their indices.
+// The method add appends those segments of s that lie in the span part, and adds shift to their
+// indices.
 func (a *learnedMeans) add(s compute.Segments, part span, shift int) span {
 	begin, edges := len(a.Indptr)-1, len(a.Indices)
 	lo, hi := s.Indptr[part.first], s.Indptr[part.end]

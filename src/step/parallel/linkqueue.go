@@ -21,7 +21,8 @@ type linkQueue struct {
 }
 
 // errand is work for a linkQueue: the function enqueue queues kernels on the comm stream. Then the
-// linkQueue sends the error of enqueue, or nil, to the channel told. This send must not block.
+// linkQueue sends the error of enqueue, or nil, to the channel told. The channel must have room for
+// it, because the queue would otherwise stand still.
 type errand struct {
 	enqueue func() error
 	told    chan<- error

@@ -39,8 +39,8 @@ const (
 )
 
 // sharedDepth is the default depth of modes in which ranks draw minibatches together, with a
-// collective for each hop. A shallower pipeline would leave several ticks between the starts of two
-// minibatches.
+// collective for each hop. With a smaller depth, several ticks of the pipeline would pass before
+// the next minibatch can start.
 const sharedDepth = 4
 
 // modes is the table of modes, in the order of docs/config.md. A new mode is a row here, and a file
@@ -115,7 +115,7 @@ type Drawing struct {
 	Topology *sample.Topology
 	Sample   sample.Spec // the zero Spec for a model that reads no neighbours
 	Eval     sample.Spec // for minibatches that are not trained; if zero, Sample is used
-	Near     sample.Near // vertices that training draws likelier, by the factor in a key
+	Near     sample.Near // vertices that training prefers to draw, by the factor in a key
 	MaxSeeds int         // largest number of seeds of a minibatch; 0 if not known
 	Edges    int64       // number of edges of the whole graph
 	Workers  int         // number of minibatches that are sampled at the same time
@@ -145,8 +145,10 @@ type Reading struct {
 	Cols     int                // number of columns of such a row, from FirstCol on
 	FirstCol int                // 0 unless ranks hold columns of all rows: job.Mode.Columns
 	Resident bool               // rows lie in the tables passed to Accelerator.Resident
-	Mapped   bool               // rows are mapped, so their sums are outputs and are not rounded
-	Here     int                // number of ranks of this node, which pin its memory
+	// Mapped says that rows are mapped (nn.Model.MapFirst). Their sums are then outputs, and are
+	// not rounded.
+	Mapped bool
+	Here   int // ranks on this node, which share its limit on pinned memory
 
 	// EdgeExchange fetches the feature rows of edges, which have EdgeCols columns; its ids are
 	// positions in the topology. It is nil for models that read no edge features.

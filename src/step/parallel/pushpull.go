@@ -43,7 +43,7 @@ func composePushPull(s *Strategy) error {
 	rank, ranks := o.Comm.Rank(), o.Comm.Size()
 	sums := &columnSums{columns: columns, shares: make([]compute.Matrix, ranks)}
 	needs := s.needs
-	needs.Joined = false // a share multiplies each by itself
+	needs.Joined = false // own rows and aggregates are multiplied separately
 	rows := &columnRows{assembly: assembly{needs, s.layers, s.landing}, x: o.Exchange, rank: rank,
 		ranks: ranks}
 	s.between, s.rows = Between{forward: sums.forward, weigh: sums.weigh, carries: sums}, rows
@@ -102,7 +102,7 @@ func (p *columnRows) counters(m *Minibatch) (trace.Counters, error) {
 // pushed is what a rank keeps of all ranks' input hops.
 type pushed struct {
 	p        *columnRows
-	size     []int64 // [3K] number of sources, destinations and edges of the own hop, K times
+	size     []int64 // [3K] size of the own hop (sources, destinations, edges), once for each rank
 	sizes    []int64 // [3K] the same numbers for the hop of each rank
 	own, all []int32 // messages of the own hop and of all ranks' hops, as hopWords
 	words    []int   // [K] length of each rank's hop
@@ -144,7 +144,7 @@ type hopWords struct {
 	degrees []int32 // [D] number of edges of each destination
 	sources []int32 // [E] positions in the frontier
 	ids     []int32 // [S] the frontier
-	weights []int32 // [E] bits of float32; [0] if edges have no weights
+	weights []int32 // [E] bits of float32; empty if edges have no weights
 }
 
 // cut cuts the message of a hop of the given size into its arrays.
@@ -301,7 +301,7 @@ func (p *columnRows) join(m *Minibatch) error {
 type columnSums struct {
 	mover
 	columns    *nn.Columns
-	input      nn.Input         // input of the layer, own columns only
+	input      nn.Input         // input of the layer, for the own columns only
 	got, dsums []float32        // in device memory: got for the shares, dsums for the gradients
 	shares     []compute.Matrix // [K] views of got
 }

@@ -39,7 +39,7 @@ func openStepQueue(s *Strategy) (*stepQueue, error) {
 	device := compute.CapabilitiesOf(s.o.Device).Accelerator
 	if device == nil || s.o.Gradients == nil || !s.o.Gradients.Queues() ||
 		s.between.forward != nil || s.between.weigh != nil || s.between.backward != nil {
-		return nil, nil // on all ranks or on none
+		return nil, nil // on all ranks or on none, because all call Agree below
 	}
 	queues, err := s.o.Model.QueuesLoss()
 	var q *stepQueue
@@ -125,8 +125,8 @@ func (s *Strategy) Queue(m *Minibatch, endsStep bool, phases Phases) (*Queued, e
 	return q, nil
 }
 
-// Settle waits until the device has run the step up to the sums of its gradients, and returns the
-// step's result.
+// Settle waits until the device has done the step as far as the sums of its gradients, and returns
+// the step's result.
 func (q *Queued) Settle() (t Trained, err error) {
 	o := &q.strategy.o
 	if err := o.Gradients.WaitFor(q.arrived); err != nil {

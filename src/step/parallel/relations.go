@@ -15,7 +15,8 @@ type related struct {
 	ends, ownEnds []int32
 	targets       graph.Block // for each destination, its rows of z (nn.Hop.Targets)
 	rowsOf        graph.BlockTranspose
-	// [pairs] place of each pair's source, then of each row's destination (nn.Hop.Pairs)
+	// [pairs] for each pair the place of its source, then for each row the place of its destination
+	// (nn.Hop.Pairs)
 	pairs    graph.Block
 	pairsOf  graph.BlockTranspose
 	pairEnds []int32
@@ -90,7 +91,7 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 			}
 		}
 		if train {
-			if !folds { // otherwise sources get no gradient
+			if !folds { // if rows are folded, sources get no gradient
 				e.blocks[l].Transpose(&e.transposes[l])
 			}
 			r.targets.Transpose(&r.rowsOf)
@@ -142,8 +143,8 @@ func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.R
 	r.end()
 }
 
-// fold makes the targets refer to the rows of types instead of rows of b; each segment of b is one
-// such row.
+// fold is for a block b whose segments have one row each. In targets it replaces the number of a
+// segment by the number of its row, so that targets refer to the rows of types directly.
 func (r *related) fold(b *graph.Block) {
 	for i, row := range r.targets.Indices {
 		r.targets.Indices[i] = b.Indices[row]

@@ -44,15 +44,16 @@ type remoteDraws struct {
 	answer sample.Answer
 
 	d           *remoteDrawer
-	asks, asked []int64  // [2K] length of IDs and random word, to each rank and from each rank
+	asks, asked []int64  // [2K] for each rank: number of ids, and random word; sent and received
 	words       []uint64 // [K] random words received from each rank
-	wanted      []int    // [K] length of the part of wantIDs from each rank
+	wanted      []int    // [K] number of ids in wantIDs from each rank
 	wantIDs     []graph.VertexID
 	edges       []int // [K] number of neighbours that each rank returns
 }
 
 // newRemoteDrawer makes the samplers and communicators. The argument rows [K+1] has the first
-// vertex of each rank, and elsewhere says that seeds may be vertices of any rank. Collective.
+// vertex of each rank, and the argument elsewhere says that seeds may be vertices of any rank.
+// Collective.
 func newRemoteDrawer(
 	c comm.Comm, rows []int64, elsewhere bool, o DrawerOptions, around drawn,
 ) (*remoteDrawer, error) {
@@ -222,7 +223,7 @@ type (
 	repliedTo Minibatch
 )
 
-// Expect makes room for the requests of other ranks, whose lengths have arrived.
+// Expect makes room for the vertices that other ranks ask about. Their counts have just arrived.
 func (m *askedFor) Expect() ([]byte, []int, error) {
 	r := &m.draws
 	total, most := 0, int64(r.d.o.Topology.Graph.NumVertices())
@@ -270,7 +271,7 @@ func (d *remoteDrawer) startReply(m *Minibatch) (request, error) {
 			SendRows: r.answer.Edges, RowBytes: r.asking.Reply.Edge, Expect: (*repliedTo)(m)}), nil
 }
 
-// Expect makes room for the neighbours, whose numbers have arrived.
+// Expect makes room for the neighbours that other ranks return. Their counts have just arrived.
 func (m *repliedTo) Expect() ([]byte, []int, error) {
 	r := &m.draws
 	if err := r.asking.Edges(r.edges); err != nil {

@@ -104,14 +104,15 @@ type readers interface {
 	counters(*Minibatch, *trace.Counters)
 }
 
-// keeper says which fetched rows stay.
+// keeper says which fetched rows stay in this rank's cache.
 type keeper interface {
 	// plan returns the stages from the blocks to the list of rows to fetch.
 	plan(*fetched) []Stage
 	// passOn is the stage in which a rank that fetches for its node (buys) copies rows for the
 	// other ranks of the node.
 	passOn(*fetched) Stage
-	// last is a stage after which the minibatch no longer reads the cache of this rank.
+	// last is the last stage in which the minibatch reads the cache of this rank: do is called in
+	// it.
 	last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage
 	release(*Minibatch)
 	bytes() int64 // memory of idle buffers
@@ -137,7 +138,7 @@ func (f *fetched) stages() []Stage {
 	return append(stages, f.readers.stages(f)...)
 }
 
-// route is how the rows of vertices come.
+// route returns the route by which the feature rows of vertices are fetched.
 func (f *fetched) route() route {
 	return route{x: f.x, rank: f.rank, serve: f.readers.serve,
 		fetch: func(m *Minibatch) *exchange.Plan { return &m.Fetch }}
@@ -246,8 +247,8 @@ func (settled) free()              {}
 // and so are the reads and writes of the cache.
 type deciding struct {
 	policy cache.Policy
-	// Whether the policy looks ahead. If so, the first stage that is not local is decide or, if
-	// ranks of a node divide caches, wants.
+	// Whether the policy looks ahead. If so, the first stage that is not local is the stage
+	// "decide" or, if ranks of a node divide caches, the stage "wants".
 	looks bool
 	// Buffers for minibatches that are decided and not consumed; empty unless the policy looks
 	// ahead.

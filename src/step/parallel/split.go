@@ -53,8 +53,9 @@ func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	return drawer, err
 }
 
-// mates are the readers of ranks that share all minibatches: each rank finds the rows of its own
-// vertices, and receives the other rows that its part of the input layer reads from their owners.
+// mates implements readers for ranks that share all minibatches. Each rank finds the rows of its
+// own vertices. It receives the other rows that its part of the input layer reads from their
+// owners.
 type mates struct {
 	frontier
 	drawer *splitDrawer
@@ -98,7 +99,7 @@ type sharing struct {
 	layer       *sample.Layer // the layer that is drawn as a whole; nil if none is in progress
 	rated       rated         // the links that this rank scores; none if the task has no links
 	counts      []int         // [K] number of vertices that each rank has found for the layer
-	sends       []int         // [K] own number of these vertices, repeated for every rank
+	sends       []int         // [S] vertices that this rank has found, repeated for every rank
 }
 
 // move is the shuffle index of a hop in the form that kernels read.

@@ -190,7 +190,7 @@ type (
 	found      Minibatch
 )
 
-// Expect makes room for the candidates of all ranks, whose numbers have arrived.
+// Expect makes room for the candidates of all ranks. Their counts have just arrived.
 func (m *candidates) Expect() ([]byte, []int, error) {
 	x := &m.shared
 	for k, n := range x.asked {
@@ -368,7 +368,7 @@ func (d *splitDrawer) serve(m *Minibatch, s *sample.Split) error {
 	return s.Serve(&m.Sampled, m.shared.crossing(0))
 }
 
-// startFound sends each rank the vertices that it owns and that hop h has found here.
+// startFound sends to each rank those of its vertices that hop h has found on this rank.
 func (d *splitDrawer) startFound(m *Minibatch, h int) (request, error) {
 	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err
@@ -386,7 +386,8 @@ func (d *splitDrawer) startFound(m *Minibatch, h int) (request, error) {
 			RowBytes: sample.VertexBytes, Expect: (*found)(m)}), nil
 }
 
-// Expect makes room for the own vertices that other ranks have found, whose numbers have arrived.
+// Expect makes room for the vertices of this rank that other ranks have found. Their counts have
+// just arrived.
 func (m *found) Expect() ([]byte, []int, error) {
 	x := &m.shared
 	c := &x.hops[x.hop-1]

@@ -182,7 +182,7 @@ type stagingPool struct {
 	limits     *sample.Limits     // limits of training minibatches; nil if unknown
 	alone      bool               // whether no rows come from other ranks
 
-	most int // most bytes that a buffer pins in addition to the first minibatch's
+	most int // most bytes that a buffer pins beyond what the first minibatch needs
 
 	mu        sync.Mutex
 	begun     bool // whether buffers are made
@@ -233,9 +233,10 @@ func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
 	return g
 }
 
-// begin makes all buffers that are in use at a time, before the first minibatch is trained, from
-// its sizes. If this minibatch does not tell how large others may be, the first minibatch that does
-// enlarges the idle buffers.
+// begin makes all buffers that are used at the same time. It takes their sizes from the first
+// minibatch. If this minibatch also bounds the sizes of later ones, the buffers have room for the
+// largest. Otherwise the first minibatch that bounds the sizes enlarges the buffers that are idle
+// then.
 func (p *stagingPool) begin(in *compute.Inputs, g compute.Growth) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -77,8 +77,8 @@ type Between struct {
 	// weigh completes the weight gradients of layer l before they are summed over the ranks. The
 	// argument grad is the gradient with respect to the layer's input, as BackwardLayer returns it.
 	weigh func(m *Minibatch, l int, grad compute.Matrix, phases Phases) error
-	// end waits for what weigh has begun but not waited for. It is called after the sums over
-	// ranks, if any, have begun.
+	// end waits for what weigh has begun but not waited for. If the step sums gradients over ranks,
+	// these sums have begun before.
 	end func(m *Minibatch, phases Phases) error
 	// backward takes the gradient with respect to the input of layer l > 0. It returns, in the same
 	// memory, the gradient with respect to what this rank has computed in the layer below.

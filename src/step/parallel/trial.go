@@ -27,8 +27,8 @@ type Trial struct {
 	messages int64 // bytes of the messages, counted before the minibatch gives back their memory
 }
 
-// TrialOptions are the options of a strategy, in which NewTrial sets Host and Comm, and what is
-// tried.
+// TrialOptions say what is tried. They include the options of the strategy; NewTrial sets Host and
+// Comm in these.
 type TrialOptions struct {
 	Options
 	Rank    int
@@ -63,7 +63,7 @@ func NewTrial(o TrialOptions) (*Trial, error) {
 	if t.shares && o.Serving && d.hops() > 0 {
 		s.rows = newFetched(s, relay{o.Exchange, d})
 	}
-	s.o.Depth = depth // decides which learned rows are late
+	s.o.Depth = depth // the depth decides which learned rows are late
 	if err := errors.Join(addEdgeRows(s), addLearned(s)); err != nil {
 		return nil, err
 	}
@@ -165,8 +165,8 @@ func (t *Trial) learn(m *Minibatch) error {
 	return s.between.forward(m, 0, &in, unheard{})
 }
 
-// Learned returns how many learned rows and sums arrive for the last minibatch, how many of them
-// are sums, and the bytes of ids and late bits.
+// Learned returns three numbers about the last minibatch: how many learned vectors arrive (rows and
+// sums), how many of these are sums, and the bytes of ids and late bits.
 func (t *Trial) Learned() (vectors, sums, ids int64) {
 	p := &t.m.learned.plan
 	return p.Remote + p.Sums, p.Sums, p.AskBytes()
@@ -179,8 +179,8 @@ func (t *Trial) Hops() []nn.Hop { return t.m.Batch.Hops }
 // cached.
 func (t *Trial) Vectors() int { return int(t.m.Fetch.Remote + t.m.Fetch.Sums) }
 
-// EdgeRows returns how many rows of edges the last minibatch reads of other nodes, and the bytes of
-// these and of their ids.
+// EdgeRows returns how many rows of edges the last minibatch reads from other nodes, and the bytes
+// of these rows and of their ids.
 func (t *Trial) EdgeRows() (rows, bytes int64) {
 	rows = t.m.edgesOf.fetch.Remote
 	return rows, rows * int64(4*t.strategy.o.EdgeCols+exchange.IDBytes)
