@@ -54,31 +54,32 @@ type Meta struct {
 	Ranks  []Rank  `json:"ranks"`
 }
 
-// Purpose is everything that a ranking depends on.
+// Purpose is everything that a ranking depends on. Two jobs with the same Purpose can use the same
+// ranking.
 type Purpose struct {
 	Parts    string           `json:"parts"`           // shard.Shards.Identity
-	Split    int              `json:"split,omitempty"` // whose seeds are read
+	Split    int              `json:"split,omitempty"` // number of the split that has the seeds
 	Policy   string           `json:"policy"`
 	HaloHops int              `json:"halo_hops"`
-	Local    [][]access.Range `json:"local"` // of each rank: rows that it reads in memory
+	Local    [][]access.Range `json:"local"` // [K] vertices whose rows each rank has
 	Fanouts  []int            `json:"fanouts"`
 	Batch    int              `json:"batch"`
-	Global   [2]bool          `json:"global"`            // batch, seeds
-	PerPart  bool             `json:"per_part"`          // streams
-	Seed     uint64           `json:"seed"`              // of policies that count accesses
-	Epochs   int              `json:"epochs"`            // of those that count the run's own
-	Kind     string           `json:"sample_kind"`       // of sampling
-	Numbers  *sample.Numbers  `json:"numbers,omitempty"` // by which it draws, if it does
+	Global   [2]bool          `json:"global"`            // whether batch and seeds are global
+	PerPart  bool             `json:"per_part"`          // whether each part has a stream
+	Seed     uint64           `json:"seed"`              // 0 unless the policy counts accesses
+	Epochs   int              `json:"epochs"`            // 0 unless the policy counts them
+	Kind     string           `json:"sample_kind"`       // kind of sampling
+	Numbers  *sample.Numbers  `json:"numbers,omitempty"` // nil unless LABOR draws by them
 }
 
 // Rank is the entry of one rank in meta.json.
 type Rank struct {
-	Vertices int     `json:"vertices"` // ranked
-	All      bool    `json:"all"`      // there are no more that the policy would keep
+	Vertices int     `json:"vertices"` // number of ranked vertices
+	All      bool    `json:"all"`      // whether the policy would keep no others
 	Expected float64 `json:"expected"` // remote rows of a minibatch without a cache
 }
 
-// The function of returns the purpose of a policy's ranking for a job.
+// The function of returns what the ranking of a policy for a job depends on.
 func of(j *job.Job, p *policy.Policy) Purpose {
 	purpose := Purpose{
 		Parts: j.Shards.Identity(), Split: shard.SplitOf(j.Shards), Policy: p.Name,
@@ -111,7 +112,7 @@ func readsFile(rank int) string { return fmt.Sprintf("rank-%04d-reads.npy", rank
 
 // Write ranks vertices for every rank of a job by a static policy, as many as a cache of size alpha
 // holds. It returns the directory. An existing ranking is replaced. It ranks for one rank after the
-// other, so it takes the time of all rankings and the memory of one; the graph is mapped.
+// other, so it takes the time of all rankings but the memory of only one. The graph is mapped.
 func Write(
 	j *job.Job, p *policy.Policy, m *access.Graph, alpha float64, workers int,
 ) (string, error) {
