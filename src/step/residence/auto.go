@@ -51,10 +51,11 @@ type Auto struct {
 // Choice is the outcome of Auto, as a checkpoint keeps it: a resumed run does not choose again
 // unless the capacity or the nodes differ.
 type Choice struct {
-	Policy       string  `json:"policy"`
-	Gamma        float64 `json:"gamma,omitempty"`
-	Delta        int     `json:"delta,omitempty"`
-	Leave        string  `json:"leave,omitempty"` // "": LeaveScore, as choices before it had
+	Policy string  `json:"policy"`
+	Gamma  float64 `json:"gamma,omitempty"`
+	Delta  int     `json:"delta,omitempty"`
+	// Leave is "" in choices made before the field existed; this means LeaveScore.
+	Leave        string  `json:"leave,omitempty"`
 	Alpha        float64 `json:"alpha"`
 	HaloFraction float64 `json:"halo_fraction,omitempty"`
 	Ranks        int     `json:"ranks"`
@@ -99,15 +100,15 @@ type trial struct {
 	name    string
 	options policy.Settings
 	rows    float64 // counted rows (bytes if sizes differ) that a step of all ranks transfers
-	seconds float64 // mean step of the slowest rank in the fastest epoch; 0 before any epoch
+	seconds float64 // mean step of the slowest rank in the fastest epoch; 0 before the first epoch
 }
 
 const (
-	countedSteps = 160 // most minibatches on which candidates are counted
+	countedSteps = 160 // largest number of minibatches on which candidates are counted
 	// Candidates that transfer more than this many times the rows of the best are not tried.
 	maxRowsRatio = 2.5
 	maxTrials    = 4
-	trialSteps   = 48   // least steps of a trial, so short epochs repeat: noise only adds time
+	trialSteps   = 48   // least steps of a trial: short epochs repeat, and the fastest counts
 	tieTolerance = 0.02 // smaller relative differences in time are noise; then fewer rows win
 )
 
@@ -167,8 +168,8 @@ func (s *Store) Choose(at Position, previous *Choice) (*Auto, error) {
 // Settings returns the settings of the current cache.
 func (a *Auto) Settings() policy.Settings { return a.o }
 
-// plan decides which candidates are tried and for how long: for at most a third of the epochs, or
-// for the first epoch.
+// plan decides which candidates are tried, and for how many epochs each. All trials together take
+// at most a third of the run's epochs, but at least one epoch.
 func (a *Auto) plan(all []trial, epochs, steps int) {
 	a.trials = worthTrying(all, epochs)
 	a.length = min((trialSteps+steps-1)/steps, max(1, epochs/3/len(a.trials)))
@@ -176,7 +177,8 @@ func (a *Auto) plan(all []trial, epochs, steps int) {
 }
 
 // worthTrying sorts candidates by rows and keeps the best variant of each policy. It drops
-// candidates beyond maxRowsRatio, and keeps no more than a third of the epochs can try.
+// candidates that transfer more than maxRowsRatio times the rows of the best. If the run has few
+// epochs, it keeps fewer, so that trials of one epoch each take at most a third of the run.
 func worthTrying(all []trial, epochs int) []trial {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b trial) int { return cmp.Compare(a.rows, b.rows) })
@@ -310,8 +312,8 @@ func (a *Auto) settle() int {
 	return best
 }
 
-// fastest returns the trial with the shortest step. Of trials within tieTolerance of it, the one
-// that transfers the fewest rows wins; it comes first in the list.
+// fastest returns the trial with the shortest step. If several trials are within tieTolerance of
+// it, the one that transfers the fewest rows wins. It comes before the others in the list.
 func fastest(trials []trial) int {
 	least := math.Inf(1)
 	for _, t := range trials {

@@ -22,10 +22,11 @@ type Cache struct {
 	Settings policy.Settings
 	Expected float64   // predicted rows that a step of all ranks transfers; 0 without a cache
 	Peers    *PeerCost // cost of a peer's row; nil unless it was measured
-	// Near are the vertices that this rank's sampler draws likelier. In the last hop these are the
-	// vertices whose rows the rank reads in the memory of its node: in parts, or in a cache that
-	// does not change. In other hops they are the vertices with the most paths to these. There are
-	// none if the job does not ask for them, or if all rows are at hand.
+	// Near are the vertices that this rank's sampler draws with a higher probability than others.
+	// In the last hop these are the vertices whose rows the rank reads in the memory of its node:
+	// in parts, or in a cache that does not change. In other hops they are the vertices with the
+	// most paths to these. There are none if the job does not ask for them, or if all rows are at
+	// hand.
 	Near sample.Near
 
 	cards   *cards        // for a device with its own memory; nil for others
@@ -34,7 +35,7 @@ type Cache struct {
 	closers mem.Closers
 }
 
-// fixedCache is a cache whose rows stay.
+// fixedCache is a cache whose rows do not change during training.
 type fixedCache interface {
 	exchange.Cache
 	// bytes returns the memory of the rank's own cached rows, and the memory of its index.

@@ -53,9 +53,9 @@ type GPU struct {
 // first. The zero value uses half of the memory that the model leaves free; the other half is for
 // activations and minibatches.
 type GPURows struct {
-	Set      bool    // Fraction or Bytes says how many rows; false: all that fit
-	Fraction float64 // fraction of the rows; 0: Bytes counts
-	Bytes    int     // number of bytes of rows; 0: none
+	Set      bool    // whether Fraction or Bytes says how many rows; if not, all that fit
+	Fraction float64 // fraction of the rows; if 0, Bytes says how many
+	Bytes    int     // bytes of the rows; 0 means no rows
 }
 
 // Of returns how many of the total bytes of rows become resident, on a device on which the model
@@ -137,7 +137,7 @@ func (s *Store) openDeviceRows(device compute.Accelerator) (*DeviceRows, error) 
 }
 
 // leaveTopology returns how many of a device's free bytes rows may use. If minibatches are drawn on
-// the device, the topology needs the others.
+// the device, it leaves room for the topology.
 func (s *Store) leaveTopology(free int) int {
 	if !s.Job.Trains() || s.HostDraws != "" ||
 		s.Job.DrawOn != parallel.DrawDevice && s.Job.DrawOn != parallel.DrawAuto {

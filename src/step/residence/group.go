@@ -229,8 +229,8 @@ func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	return table, err
 }
 
-// indexGroup returns an index of the vertices that the node holds. It has for each the row of the
-// table at which this rank reads the vertex.
+// indexGroup returns an index that maps each vertex whose row the node holds to the row of the
+// table from which this rank reads it.
 func (s *Store) indexGroup(held []graph.VertexID, slots, self int) *cache.Index {
 	index := cache.NewIndex(int(s.shards().Vertices), len(held), cache.IndexAuto)
 	enter := func(rank int) {
@@ -248,7 +248,7 @@ func (s *Store) indexGroup(held []graph.VertexID, slots, self int) *cache.Index 
 	return index
 }
 
-// union returns the held vertices, each once.
+// union lists the vertices that the node holds. A vertex that several ranks hold is listed once.
 func (c *groupCache) union(held []graph.VertexID) []graph.VertexID {
 	all := mem.Make[graph.VertexID](len(held))[:0]
 	for row, v := range held {

@@ -6,8 +6,9 @@ import (
 	"halognn/src/rows/exchange"
 )
 
-// OpenLearned makes an exchange for learned rows only: of rows and sums from rank to rank, or of
-// rows that the ranks of the node fetch as one. Collective.
+// OpenLearned makes an exchange for learned rows only. If asNode is set, it exchanges the rows that
+// the ranks of this node fetch as one; otherwise rows and sums travel from rank to rank.
+// Collective.
 func (s *Store) OpenLearned(asNode bool) (*exchange.Fetcher, error) {
 	o := exchange.Options{Offsets: s.shards().Ranges(), Host: s.Host, Window: s.Job.Window,
 		Kinds: s.Job.LearnedKinds(), Sums: s.Job.LearnedSums()}

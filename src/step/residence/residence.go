@@ -37,7 +37,7 @@ import (
 // Options describe a rank and its job. The job is the same on all ranks.
 type Options struct {
 	Comm         comm.Comm
-	RanksPerNode int // if not 0, the ranks that pretend to be a node
+	RanksPerNode int // number of ranks that are treated as a node; if 0, nodes are detected
 	Job          *job.Job
 	Host         compute.Host
 	Learned      *nn.Learned    // rows that the model learns
@@ -49,7 +49,7 @@ type Options struct {
 	GPU          GPU            // which rows the device holds, for OpenDevice
 }
 
-// Store has the rows that a rank reads without fetching them.
+// Store knows the rows that a rank can read without fetching them from another rank.
 type Store struct {
 	Options
 	// Tables [P] are the rows of this rank's parts and of the other ranks of its node. Other parts

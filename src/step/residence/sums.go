@@ -196,7 +196,7 @@ func (s *Store) longest() (rows []byte, of exchange.Kind) {
 	return rows, of
 }
 
-// longestLearned is longest for learned rows.
+// longestLearned does the same as longest, for the tables of learned rows.
 func (s *Store) longestLearned() (rows []byte, of exchange.Kind) {
 	for k := range s.Learned.Ranges {
 		if table := s.Learned.Table(k); len(table) > len(rows) {
