@@ -25,10 +25,10 @@ import (
 //
 // The ranks of a node start their collectives in the same order, so all their data for another node
 // goes as one message: there is one flow for each pair of nodes. Hundreds of nodes have too many
-// pairs for SimGrid: then the nodes of a leaf switch act as one that has all their links (see
-// join). Sizes and seconds are what the plan predicts for each rank, as means over its minibatches.
-// So all steps of a rank are alike, and ranks differ by their means. If there are many ranks, some
-// are analysed, and each stands for the ranks next to it.
+// pairs for SimGrid. In that case the nodes of a leaf switch act as one node, which has all their
+// links (see join). Sizes and seconds are what the plan predicts for each rank, as means over its
+// minibatches. So all steps of a rank are alike, and ranks differ by their means. If there are many
+// ranks, some are analysed, and each stands for the ranks next to it.
 type Actions struct {
 	Dir  string
 	Leaf int // number of nodes that act as one; 0 means 1
@@ -180,10 +180,10 @@ func (a *acts) pairs(from, to int) int64 {
 	return int64((hi - lo) * (end - first))
 }
 
-// join merges the nodes of each leaf switch into one. The argument leaf is their number. The merged
-// node's link is as fast as all their links together, and carries only what goes to other leaves.
-// Its bytes are scaled up so that they take as long as all bytes of the leaf's busiest node on that
-// node's own link.
+// join merges the nodes of each leaf switch into one. The argument leaf is the number of nodes of a
+// switch. The link of the merged node is as fast as all links of its nodes together, and carries
+// only what goes to other leaves. The bytes on it are scaled up. They then take as long as all
+// bytes of the leaf's busiest node take on that node's own link.
 func (a *acts) join(leaf int) {
 	for _, m := range []*[][]int64{&a.ids, &a.rows, &a.slices} {
 		*m = joined(*m, leaf)

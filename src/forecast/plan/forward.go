@@ -155,7 +155,7 @@ func (p *planner) probeForward(r *rankPlan) error {
 	return nil
 }
 
-// consecutive returns n vertices with consecutive numbers, the first of which is given.
+// consecutive returns n vertices with consecutive numbers. The argument first is the lowest number.
 func consecutive(first, n int64) []graph.VertexID {
 	all := make([]graph.VertexID, n)
 	for i := range all {

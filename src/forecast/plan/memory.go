@@ -262,8 +262,8 @@ func (p *planner) inputRows(s *shape, needs nn.Needs) int64 {
 	// entry for each column grows by an eighth. So the mean growth is 5/16.
 	case p.multiplies():
 		return p.sparseBytes(s.hops[0], needs) * 21 / 16
-	// nothing here: rows of vertex types are counted as uploads, and learned rows are made by the
-	// step
+	// Nothing is counted here. Rows of vertex types are counted as uploads, and learned rows are
+	// made by the step.
 	case needs.Types, p.job.Model.LearnsRows():
 		return 0
 	}
@@ -539,7 +539,8 @@ func (p *planner) evaluationBytes(r *rankPlan) (bytes int64, err error) {
 		if l == j.Model.Layers-1 && !j.Model.Jumps() {
 			chunks += 4 * int64(largest.vertices*out)
 		}
-		// space for mapped own rows on their way from files, if the layer reads own rows
+		// The space for mapped rows of the destinations on their way from files, if the layer reads
+		// these rows.
 		if p.mapsFirst(l) && j.Scratch && j.GPU == nil {
 			chunks += 4 * int64(largest.vertices*(j.Model.MappedColumns(l)-out))
 		}
@@ -585,10 +586,10 @@ func (p *planner) readsInPlace(l int) bool {
 		!(l == 0 && (p.shards.Type().IsSparse() || j.Model.LearnsRows()))
 }
 
-// spanBytes returns the most bytes for the vertices of layer l that are reduced in one go. These
-// are aggregates and edges. If the rows are not in memory in the device's type, the own rows and
-// references to them are added. It enlarges the argument largest to all these vertices, because the
-// layer may compute them in one go.
+// spanBytes returns the most bytes for the vertices of layer l that are reduced in one go: for
+// their aggregates and edges. If the rows are not in memory in the device's type, it adds the rows
+// of the vertices themselves, and the references to rows. It enlarges the argument largest to all
+// vertices of the layer, because the layer may compute them in one go.
 func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	cols, out := p.job.Model.Widths(l)
 	size := p.job.Stored.Size()
@@ -922,10 +923,10 @@ func chunkSize(g *graph.CSC, of [2]int64) int64 {
 	return of[1] - of[0] + g.Indptr[of[1]] - g.Indptr[of[0]]
 }
 
-// sampled returns the chunks that the plan samples: the first, which has the most neighbours if
-// vertices are sorted by degree; one in the middle; the one with the most vertices; and the one
-// with the most rows, because a vertex of high degree may be anywhere. If there are at most three
-// chunks, it returns all.
+// sampled returns the chunks that the plan samples. These are the first chunk, which has the most
+// neighbours if vertices are sorted by degree; a chunk in the middle; the chunk with the most
+// vertices; and the chunk with the most rows, because a vertex of high degree may be anywhere. If
+// there are at most three chunks, it returns all.
 func sampled(g *graph.CSC, all [][2]int64) [][2]int64 {
 	if len(all) <= 3 {
 		return all

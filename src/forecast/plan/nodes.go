@@ -444,8 +444,9 @@ func (w *wanted) unite(each []*accesses, self, n, vertices int) {
 }
 
 // fetchedByBuyer does what fetched does, for a dynamic cache that the ranks of a node divide. It
-// plays the policy on what the ranks of the node want from rank r. It counts for rank r all rows
-// that r buys, and all rows that other ranks find in r's cache or share.
+// plays the policy on what the ranks of the node want from rank r. For rank r it counts all rows
+// that r buys. It also counts the rows that other ranks of the node find in r's cache, and those
+// that r fetches for them too.
 func (p *planner) fetchedByBuyer(r *rankPlan, kind *policy.Policy, c *policy.Settings,
 	sums bool) (*fetched, error) {
 	ranks := p.job.Neighbours(r.rank)

@@ -56,8 +56,8 @@ type shape struct {
 	edgeBytes int64
 	// loads of the layers in a rank's share of a minibatch; nil if the minibatch is not shared
 	loads []sample.Load
-	// embeddings of the ends of links that ranks send each other so that the rank can rate its
-	// share of the links
+	// Embeddings of the ends of links. Ranks send these to each other so that the rank can rate its
+	// share of the links.
 	rated   crossed
 	asks    []sample.Asked // what its hops ask of other ranks, if the topology is partitioned
 	vectors int            // number of rows and sums that are transferred without a cache
@@ -71,13 +71,13 @@ type learns struct{ vectors, sums, ids int64 }
 
 type hopShape struct {
 	sources, destinations, edges int
-	// number of edges that the layer reads; if 0, it is the field edges
+	// number of edges that the layer reads; if 0, it reads the number in the field edges
 	read int
 	// number of segments of the hop, and number of places of pairs, if the layer tells relations
 	// apart
 	rows, pairs int
-	// with vertex types, the input layer folds the rows of some minibatches (folded) and maps those
-	// of others (mapped)
+	// If there are vertex types, the input layer folds the rows of some minibatches (folded) and
+	// maps the rows of others (mapped).
 	folded, mapped bool
 }
 
@@ -106,9 +106,9 @@ func (s *shape) numEdges() (n int) {
 	return n
 }
 
-// numbers returns the numbers that set the sizes of arrays: vertices, edges and rows of each layer
-// and type; the edges of each layer with an edge added from each destination to itself; and the
-// sums over all layers.
+// numbers returns the numbers that determine the sizes of arrays. These are the vertices, edges and
+// rows of each layer and type, the edges of each layer if every destination also has an edge from
+// itself, and the sums over all layers.
 func (s *shape) numbers() []int {
 	all := []int{s.seeds, s.remote, s.rated.others, s.rated.wanted, s.numEdges()}
 	own := 0
@@ -324,9 +324,9 @@ func (p *planner) probe(r *rankPlan) error {
 	return nil
 }
 
-// probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts. It
-// does so only if evaluation differs from training, because it has fanouts of its own or does not
-// use a look-ahead cache. A minibatch has vertices of one part, as in evaluation.
+// probeEvaluation samples minibatches of validation vertices, scattered over the rank's parts. If
+// evaluation is like training, none are sampled. It differs if it has fanouts of its own, or if
+// training uses a look-ahead cache. A minibatch has vertices of one part, as in evaluation.
 func (p *planner) probeEvaluation(r *rankPlan, s sample.Sampler, mb *sample.Minibatch) error {
 	if !r.evaluates(p) {
 		return nil

@@ -92,7 +92,8 @@ func rate(work, seconds float64) float64 {
 	return work / seconds
 }
 
-// calibration is a minibatch with which rates are measured. It is of the rank with the most seeds.
+// calibration is a minibatch with which rates are measured. It belongs to the rank with the most
+// seeds.
 type calibration struct {
 	planner *planner
 	of      *rankPlan

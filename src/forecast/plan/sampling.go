@@ -65,9 +65,9 @@ func (p *planner) sampling() *Sampling {
 	return &all
 }
 
-// askingBytes returns the bytes that a minibatch holds between the collectives for its largest hop:
-// sample.Asking; sample.Answer, for as many vertices of other ranks as it asks other ranks for; and
-// the totals of estimates.
+// askingBytes returns the bytes that a minibatch holds between the collectives for its largest hop.
+// It counts sample.Asking and the totals of estimates. It also counts sample.Answer, for the same
+// number of vertices of other ranks as the minibatch asks other ranks for.
 func (p *planner) askingBytes(s *shape) int64 {
 	j, most := p.job, int64(0)
 	for l, a := range s.asks {
@@ -82,8 +82,8 @@ func (p *planner) askingBytes(s *shape) int64 {
 			return vertices*(8+4+width) + edge*edges
 		}
 		mine := max(0, int64(h.edges)-drawn)
-		// without fanouts all edges come back; an own vertex is assumed to have as many edges as an
-		// asked one
+		// Without fanouts all edges come back. A vertex of this rank is assumed to have the same
+		// number of edges as a vertex that is asked about.
 		if !j.Sample.HasFanouts() && asked > 0 {
 			mine = drawn * own / asked
 		}

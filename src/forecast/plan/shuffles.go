@@ -62,7 +62,8 @@ func (p *planner) shuffled(mb *sample.Minibatch, loads [][]sample.Load,
 			if l == 0 {
 				s.Features += others
 				s.Bytes += float64(x.Bytes)
-				// the rows that others want are assumed to have the mean length of those received
+				// The rows that others want are assumed to have the same mean length as the
+				// received rows.
 				features += most * float64(x.Bytes) / max(1, others)
 				continue
 			}

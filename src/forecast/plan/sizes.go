@@ -50,7 +50,8 @@ func Bounds(s *shard.Shards, j Job) (least, most trace.Memory, err error) {
 	defer l.Close()
 	of := func(b Bound) (trace.Memory, error) {
 		p := &planner{job: j.lay(l), options: &Options{Bound: b}, shards: s}
-		// numbers of the rank with the fewest vertices and of the one with the most
+		// The number of the rank with the fewest vertices, and the number of the rank with the
+		// most.
 		fewest, most := 0, 0
 		for rank := range j.Ranks {
 			if n := p.rows(rank); n < p.rows(fewest) {
@@ -280,8 +281,8 @@ func (p *planner) sizedTraffic(r *rankPlan) (*Traffic, error) {
 const usualWindow = 8
 
 // sizedChunks does what chunks does, for shards that have only sizes. It returns one chunk that
-// fills the budget with vertices of mean degree. With the bound Most, each vertex may be a chunk,
-// and a chunk may have the number of vertices that the budget has rows.
+// fills the budget with vertices of mean degree. With the bound Most there are two worst cases:
+// each vertex may be a chunk of its own, and a chunk may have a vertex for each row of the budget.
 func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 	first, end := p.job.Vertices(rank)
 	degree := 1 + p.shards.Edges/max(1, p.shards.Vertices)
@@ -376,10 +377,10 @@ func (p *planner) held(r *rankPlan, t *Traffic, needs nn.Needs) (h heldBytes) {
 }
 
 // sizedMessages returns the bytes of ids and rows that a rank sends and receives for a minibatch.
-// Others are assumed to ask it for the same number of rows as it asks for. If nodes fetch as one,
-// the rank also fetches rows for the other ranks of its node and passes them on. It is assumed to
-// fetch the same number of such rows as it reads. With the bound Most it fetches all rows that each
-// of these ranks reads, and no two ranks read the same row.
+// Other ranks are assumed to ask this rank for the same number of rows as it asks them for. If
+// nodes fetch as one, the rank also fetches rows for the other ranks of its node and passes them
+// on. It is assumed to fetch the same number of such rows as it reads. With the bound Most it
+// fetches all rows that each of these ranks reads, and no two ranks read the same row.
 func (p *planner) sizedMessages(rows, rowBytes int) int64 {
 	return 2*int64(rows)*int64(rowBytes+exchange.IDBytes) + p.sizedPassing(rows, rowBytes)
 }
@@ -394,9 +395,10 @@ func (p *planner) sizedPassing(rows, rowBytes int) int64 {
 	if p.options.Bound == Most {
 		wanted *= int64(p.job.RanksPerNode)
 	}
-	// for each row that the rank fetches for its node: 4 bytes for its vertex, 8 for where it is
-	// received, 4 for its size, and at most 1 for the sent and received bits that say which ranks
-	// want it; if the ranks divide a cache, 8 more for where a miss is received
+	// The bytes for each row that the rank fetches for its node: 4 for the vertex, 8 for the place
+	// where the row is received, 4 for its size, and at most 1 for bits, sent and received, that
+	// say which ranks want it. If the ranks divide a cache, 8 more are for the place where a miss
+	// is received.
 	each := int64(4 + 8 + 4 + 1)
 	if p.job.Divides(&p.job.Cache) {
 		each += 8
@@ -413,10 +415,10 @@ func (p *planner) sizedUnion(rows int) int64 {
 	return 4 * 8 * int64(p.job.RanksPerNode) * int64(rows)
 }
 
-// sizedWanted returns how many rows a dynamic cache decides about for a minibatch. The argument is
-// the number of rows that the rank reads. If the ranks of a node divide their caches, the cache
-// decides about the rows that they want from this rank: about the same number or, with the bound
-// Most, all rows that each of them reads.
+// sizedWanted returns how many rows a dynamic cache decides about for a minibatch. The argument
+// rows is the number of rows that the rank reads. If the ranks of a node divide their caches, the
+// cache decides about the rows that the node wants from this rank. This is assumed to be the same
+// number. With the bound Most it is all rows that each rank of the node reads.
 func (p *planner) sizedWanted(rows int64) int64 {
 	if p.options.Bound == Most && p.job.Divides(&p.job.Cache) {
 		return rows * int64(p.job.RanksPerNode)
@@ -426,7 +428,7 @@ func (p *planner) sizedWanted(rows int64) int64 {
 
 // sizedWaiting returns the bytes of a sampled and planned minibatch that waits to be used.
 func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
-	// for each vertex its original id, the reference to its row, its part and its position
+	// For each vertex: its original id, the reference to its row, its part and its position.
 	bytes := int64(s.frontier()) * (4 + 8 + 2 + 4)
 	// ids of vertices; until the neighbours are numbered, there is room for every drawn neighbour
 	ids := int64(s.frontier())
@@ -458,13 +460,14 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	if t.dynamic() {
 		wanted := p.sizedWanted(int64(s.remote))
 		bytes += int64(s.remote)*4 + wanted*4 // ids of remote vertices, and slots of the cache
-		// ids that a pipeline slot keeps from its last use: those that the rank asked for, and
-		// those that other ranks asked it for, assumed to be of the same number
+		// The ids that a pipeline slot keeps from its last use: those that the rank asked other
+		// ranks for, and those that other ranks asked this rank for. Their numbers are assumed to
+		// be equal.
 		if t.Window > 0 {
 			bytes += wanted * (4 + 4)
 		}
-		// ids of rows that the rank wants; ids that its node wants from it, as they came and
-		// without repeats
+		// Ids of the rows that the rank wants, and ids of the rows that its node wants from it: a
+		// list as it came, and a list without repeats.
 		if t.Window > 0 && p.job.Divides(&p.job.Cache) {
 			bytes += int64(s.remote)*4 + wanted*(4+4)
 		}
@@ -472,9 +475,9 @@ func (p *planner) sizedWaiting(s *shape, t *Traffic) int64 {
 	return bytes + p.sizedEdgeRows(s) + p.sizedLearned(s)
 }
 
-// fetchedBytes is the number of bytes that a fetched row takes besides its data: its id four times
-// (asked for and wanted, each in two orders), its place, its part and its reference. The data
-// counts twice, as it is sent and received.
+// fetchedBytes is the number of bytes that a fetched row takes besides its data. These are four
+// times the row's id (as asked for and as wanted, each in two orders), its place, its part and its
+// reference. The data counts twice, because it is sent and received.
 const fetchedBytes = 4*4 + 4 + 2 + 8
 
 // sizedEdgeRows returns the bytes of the feature rows of a minibatch's edges: the rows as they are

@@ -121,9 +121,9 @@ func (p *planner) fetchedBySumsOfNode(r *rankPlan, kind *policy.Policy, c *polic
 // summedSteps is the number of minibatches of a rank that are simulated if owners send sums.
 const summedSteps = 64
 
-// decides is a function that tells a cache about the next minibatch. The cache decides about this
-// minibatch, and about earlier ones that waited for it; each gets these decisions. The argument
-// last says that no minibatch follows.
+// decides is a function that tells a cache about the next minibatch. The cache then decides about
+// this minibatch, and about earlier ones that had to wait for it. The function each is called with
+// every decision. The argument last says that no minibatch follows.
 type decides func(remote []graph.VertexID, worth []uint8, last bool,
 	each func(minibatch int, d *cache.Decision)) error
 

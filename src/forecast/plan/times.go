@@ -51,7 +51,8 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 	if s := p.shuffles; s != nil {
 		x.Ask += p.sendingSeconds(s.found, r)
 		x.Shuffle = p.sendingSeconds(s.between, r)
-		// features that nodes send each other, and those that the ranks of a node pass on
+		// The features that nodes send each other, and the features that the ranks of a node pass
+		// on.
 		x.Remote += p.sendingSeconds(s.features, r)
 	}
 	if j.Mode.Columns { // each rank looks up the frontiers of all ranks
@@ -66,7 +67,7 @@ func (p *planner) times(t *Traffic, r *Rates) Times {
 }
 
 // busiestEdges returns the bytes of feature rows of edges that a node's link carries in a step,
-// each way. All ranks of a node are assumed to fetch the same as the analysed rank that fetches
+// each way. Every rank of a node is assumed to fetch as much as the analysed rank that fetches
 // most.
 func (p *planner) busiestEdges() float64 {
 	return float64(p.job.Minibatches()*p.job.RanksPerNode) * p.most(func(r *rankPlan) float64 {
@@ -100,8 +101,8 @@ func (p *planner) bytesOf(t *Traffic) float64 {
 func (x *Times) combine(j *laid) {
 	x.StepModel = x.Terms.Model()
 	train := x.DDP()
-	// seconds of the pool of samplers and of the device; if the device draws, it does so between
-	// training kernels
+	// Seconds of the pool of samplers, and of the device. If the device draws minibatches, it draws
+	// between training kernels.
 	pool, device := x.Sample+x.Lookup+x.Copy, x.Gather+x.Train
 	if x.onCard {
 		pool, device = x.Lookup+x.Copy, device+x.Sample
