@@ -75,9 +75,9 @@ func (s *Simulation) bytes(ranks, each int, u used, capacity []int) int64 {
 
 // nodesBytes returns the memory if the ranks of a node fetch as one. It is the memory of all ranks
 // of the nodes that are counted at a time, and of these nodes themselves. For each vertex, a node
-// keeps the turn that last met it, its place in that turn's list, and the number of turns that read
-// it. It also keeps the scores of first fills, and the rows that minibatches lack until all ranks
-// have decided about them.
+// keeps the last turn in which the vertex was read, the vertex's place in the list of that turn,
+// and the number of turns that read the vertex. It also keeps the scores of first fills, and the
+// rows that minibatches lack until all ranks have decided about them.
 func (s *Simulation) nodesBytes(together, each int, u used, capacity []int) int64 {
 	n, ranks, rows := s.shards.Vertices, int64(s.mostRanks()), int64(0)
 	node := 12 * n
@@ -96,7 +96,7 @@ func (s *Simulation) nodesBytes(together, each int, u used, capacity []int) int6
 	if s.job.Sums {
 		node += 4 * ranks * u.minibatch // rows about which divided caches decide
 	}
-	// a growing list doubles, so up to half of it is unused
+	// A list that grows doubles its memory, so up to half of the memory is unused.
 	node += ranks * u.minibatch * rows * 2 * 8
 	return int64(s.nodesTogether(together)) * (ranks*s.rankBytes(each, u, capacity) + node)
 }
@@ -186,8 +186,8 @@ func (s *Simulation) columns() int64 {
 }
 
 // summing returns the bytes of the array that adds up the predicted reads of the minibatches of a
-// step. It is 0 if one prediction is enough: a rank has one minibatch in a step, or all of them
-// draw from the same seeds.
+// step. It is 0 if one prediction is enough, because a rank has one minibatch in a step, or because
+// all its minibatches draw from the same seeds.
 func (s *Simulation) summing() int64 {
 	if s.job.Minibatches() > 1 && !s.job.GlobalSeeds {
 		return 4 * s.shards.Vertices

@@ -146,8 +146,8 @@ func (o *ModeOptions) check() error {
 	return errors.Join(append(errs, o.Spec.Check(), o.Model.CheckTypes())...)
 }
 
-// mostCounts is the largest number of counts of edges, of which there is one for each rank and
-// step. At 8 bytes each they take 2 GiB.
+// mostCounts is the largest permitted number of counts of edges. There is one count for each rank
+// and step. At 8 bytes each they take 2 GiB.
 const mostCounts = 1 << 28
 
 // modeCounter counts the rows, edges and bytes of all minibatches (ModeCounts), for one mode of
@@ -325,8 +325,8 @@ func (c *modeCounter) takeOwn(key sample.Key, mb *sample.Minibatch) error {
 	return nil
 }
 
-// takePushed counts a minibatch of push-pull. It belongs to one rank, and all ranks compute its
-// first layer on their columns.
+// takePushed counts a minibatch of push-pull. The minibatch belongs to one rank, and all ranks
+// compute its first layer on their columns.
 func (c *modeCounter) takePushed(key sample.Key, mb *sample.Minibatch) error {
 	sums, edges := int64(mb.Blocks[0].NumDst), int64(mb.Blocks[0].NumEdges())
 	_, width := c.Model.Widths(0)

@@ -10,9 +10,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// If training favours vertices at hand (job.Locality), minibatches depend on the cache, so they are
+// If training favours vertices at hand (job.Locality), minibatches depend on the cache. So they are
 // sampled for each policy and size. All ranks finish an epoch before the next one begins, because
-// the rows that they have fetched may change the factor by which it favours vertices.
+// the rows that they have fetched may change the factor by which the next epoch favours vertices.
 
 // countedNear counts each policy and size over minibatches of its own. The counts Remote and Each
 // of the result are of minibatches drawn without locality.

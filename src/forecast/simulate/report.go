@@ -77,9 +77,9 @@ func (r *Result) learned() [][]string {
 	}...)
 }
 
-// Print writes the result as tables: rows an epoch, their ratio to policy none, predicted rows an
-// epoch, the hit rate of prefetch over its rounds, the rows of the first fill, and what sampling a
-// partitioned topology would cost.
+// Print writes the result as tables. They have the rows of an epoch, the ratio of these to the rows
+// of policy none, and the predicted rows of an epoch. Further tables have the hit rate of prefetch
+// over its rounds, the rows of the first fill, and what sampling a partitioned topology would cost.
 func (r *Result) Print(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	header := func(name string) []string {
@@ -202,8 +202,8 @@ func (r *Result) factors(p, size int) (text string) {
 	return text[2:]
 }
 
-// rounds returns a table of the buffer hit rate between the eviction rounds of a policy that has
-// rounds: before the first round, and after some of them.
+// rounds returns a table for a policy that has eviction rounds. It has the buffer hit rate before
+// the first round, and between later rounds.
 func (r *Result) rounds(header func(name string) []string) [][]string {
 	p := slices.IndexFunc(r.Options.Policies,
 		func(p string) bool { return r.Options.Policy(p).Rounds })
@@ -221,7 +221,7 @@ func (r *Result) rounds(header func(name string) []string) [][]string {
 		row := []string{fmt.Sprintf("after %d rounds", round)}
 		for i := range r.Traces[p] {
 			var remote, fetched int64
-			// if a round begins inside a step, that step counts
+			// If a round begins inside a step, this step counts as the first one after the round.
 			first := round * interval / r.Minibatches
 			for step := first; step < max(first+1, (round+1)*interval/r.Minibatches); step++ {
 				d := r.Traces[p][i][step]

@@ -17,8 +17,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Run simulates all ranks, as many at a time as there are workers. Every minibatch is sampled once;
-// policy sim, which scores vertices by counting minibatches, also samples those that it counts.
+// Run simulates all ranks. The number of workers is the largest number of ranks that are simulated
+// at the same time. Every minibatch is sampled once; policy sim, which scores vertices by counting
+// minibatches, also samples those that it counts.
 func (s *Simulation) Run() (*Result, error) {
 	o := s.o
 	together := min(o.Workers, o.Ranks)
@@ -238,8 +239,9 @@ func (c *counter) countRows(m *access.Graph, r *access.Workload, capacity []int,
 }
 
 // countSums first counts all minibatches, because an oracle chooses rows by these counts. Then all
-// policies decide about each minibatch. Static policies do so too: owners send rows or sums for the
-// rows that a cache misses, and which of the two they send depends on the minibatch.
+// policies decide about each minibatch. Static policies also decide about each minibatch. For the
+// rows that a cache misses, owners send rows or sums, and which of the two they send depends on the
+// minibatch.
 func (c *counter) countSums(m *access.Graph, r *access.Workload, capacity []int,
 	workers int) error {
 	err := c.eachMinibatch(workers, c.plain(), c.count)

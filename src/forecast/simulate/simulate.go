@@ -49,8 +49,8 @@ func Policies() []string { return policy.Names(nil) }
 
 // Options describe the simulated run, and the policies and sizes to count.
 type Options struct {
-	// Spec is the run. Policies read their settings from its Cache, but the policy and size there
-	// are not read: the lists below have them.
+	// Spec is the run. Policies read their settings from its field Cache. The policy and the size
+	// in this field are not read, because the lists below have the policies and sizes to count.
 	job.Spec
 
 	// LastShort cuts the seeds into full minibatches and a short last one. Training cuts them into
@@ -357,8 +357,9 @@ func (r *Result) PerEpoch(p, size int) (rows, ratio float64) {
 	return float64(n) / float64(r.Options.Epochs), share(n, r.Remote, 1)
 }
 
-// Cost returns the cost of an epoch's rows, in far rows: a far row costs 1, a row of a peer's cache
-// PeerCost, an own row nothing (data placement, ICS 2022, eq. 3, summed over ranks).
+// Cost returns the cost of an epoch's rows, in units of the cost of a far row. A row of a peer's
+// cache costs PeerCost, and a row in the rank's own cache nothing (data placement, ICS 2022, eq. 3,
+// summed over ranks).
 func (r *Result) Cost(p, size int) float64 {
 	n := float64(r.Rows[p][size]) + r.Options.Cache.PeerCost*float64(r.Peer[p][size])
 	return n / float64(r.Options.Epochs)
