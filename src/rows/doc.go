@@ -15,7 +15,7 @@
 //	policy    the table of cache policies
 //	exchange  where the rows of a frontier lie, and fetching the rest
 //
-// Begin with exchange/exchange.go, exchange/plan.go and exchange/fetch.go, which are the whole of
-// an exchange without a cache. Then cache/cache.go has what a policy decides, cache/static.go the
-// simplest, and access/vip.go the ranking of policy vip.
+// Begin with exchange/exchange.go, exchange/plan.go and exchange/fetch.go, which make up a whole
+// exchange without a cache. Then read cache/cache.go, which says what a policy decides,
+// cache/static.go, the simplest policy, and access/vip.go, the ranking of policy vip.
 package rows
