@@ -1,5 +1,5 @@
-// Package access estimates how often the minibatches of one part, or of one rank with several
-// parts, read each vertex: by analysis, by heuristics, and by counting.
+// Package access estimates how often the minibatches of one reader (a part, or a rank with several
+// parts) read each vertex. It does so by analysis, by heuristics, and by counting.
 //
 //	              in-neighbours of v: what v samples            T  training vertices of the part
 //	Graph  ──┬──  out-neighbours of u: what samples u           f  fanouts, seed hop first

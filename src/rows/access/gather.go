@@ -25,10 +25,10 @@ const sparseShare = 16
 // passes the sums to finish in runs: sums[i] is the sum for vertex first+i. Several goroutines call
 // finish at a time, each for its own vertices.
 //
-// A block is gathered before it is summed: a loop without branches that depend on the graph keeps
-// the most reads of w in flight, while a loop over rows would stall at the end of each row. If few
-// values differ from zero, as in the first hops from few training vertices, zeros are not read;
-// this changes no sum.
+// A block of values is gathered before it is summed. The gathering loop has no branches that depend
+// on the graph, so it keeps the most reads of w in flight. A loop over rows would stall at the end
+// of each row. If few values differ from zero, as in the first hops from few training vertices,
+// zeros are not read; this changes no sum.
 func (m *Graph) gather(w []float32, finish func(first int, sums []float64)) error {
 	active := NewSet(len(w))
 	defer active.Free()

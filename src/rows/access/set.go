@@ -97,9 +97,9 @@ func checkLocal(n int, local []Range) error {
 // Within returns the vertices that sampling reaches from the vertices in start in at most the given
 // number of hops. The result includes start itself. With 0 hops it returns a copy of start.
 //
-// Time is at most O(hops (M+N)), divided among the workers. For each vertex it stops at the first
-// neighbour that may sample it, so it often reads fewer edges. It takes N/4 bytes, of which the
-// result takes N/8.
+// Time is at most O(hops (M+N)), divided among the workers. It looks at the edges of a vertex only
+// up to the first neighbour that may sample the vertex, so it often reads fewer edges. It takes N/4
+// bytes, of which the result takes N/8.
 func (m *Graph) Within(start Set, hops int) (Set, error) {
 	reached, next := NewSet(m.in.NumVertices()), NewSet(m.in.NumVertices())
 	defer func() { next.Free() }()

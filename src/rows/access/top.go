@@ -11,8 +11,8 @@ import (
 )
 
 // Expected returns the expected number of rows that a step reads and that are neither local nor
-// cached. This is the sum of p, the result of Inclusion, over the vertices of these rows. The
-// cached vertices must be remote and distinct. O(N).
+// cached. The argument p is the result of Inclusion; Expected adds it up over the vertices of these
+// rows. The cached vertices must be remote and distinct. O(N).
 func Expected(p []float32, local []Range, cached []graph.VertexID) (float64, error) {
 	if err := checkLocal(len(p), local); err != nil {
 		return 0, fmt.Errorf("access: computing the expected rows: %w", err)
@@ -117,9 +117,10 @@ const (
 )
 
 // selectKey selects candidates by descending key while their sizes fit into capacity. It returns
-// the least selected key, and the capacity that is left for candidates with that key when all
-// candidates with larger keys are taken. It makes one pass for each digit of the key, from the
-// highest digit on, over the keys that share the digits found so far.
+// the least selected key. It also returns the capacity that is left after all candidates with
+// larger keys, which is for candidates with this key. It finds the key digit by digit, from the
+// highest digit on. For each digit it makes one pass over the candidates whose keys begin with the
+// digits found so far.
 func selectKey(candidates func(yield func(v graph.VertexID, key uint64, size int)), capacity int) (
 	least uint64, rest int) {
 	if capacity == 0 {

@@ -85,9 +85,9 @@ func (m *Graph) vip(train []graph.VertexID, batch float64, d draws) ([]float32, 
 // The result is q_L [N]; seeds count. With relations, a, t and f belong to a column of v. It is
 // exact if each vertex is reached by at most one path of edges from the seeds; otherwise it assumes
 // independence, as VIP does. It has the arguments and the time of VIP, and takes 8 N + N/8 bytes,
-// of which the result takes 4 N. VIP and Inclusion rank vertices alike, but sums of VIP are too low
-// if fanouts do not fall from hop to hop: on block models with fanouts 5,5,5 they are 11 to 16% too
-// low, while sums of Inclusion are within 4%. So use Inclusion to predict volumes.
+// of which the result takes 4 N. VIP and Inclusion rank vertices alike. But sums of VIP are too low
+// if fanouts do not fall from hop to hop. On block models with fanouts 5,5,5 they are 11 to 16% too
+// low, while sums of Inclusion are right to within 4%. So use Inclusion to predict volumes.
 func (m *Graph) Inclusion(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error) {
 	return m.includes(train, batch, draws{fanouts: fanouts})
 }

@@ -14,9 +14,9 @@ const (
 	PageRankDamping    = 0.85
 )
 
-// PageRank scores vertices by the weighted reverse PageRank of the policy wpr: walkers start at the
-// training vertices, step from a vertex to one of its in-neighbours (against the edges, as sampling
-// does), and restart with probability 1-d.
+// PageRank scores vertices by the weighted reverse PageRank of the policy wpr. Walkers start at the
+// training vertices. They step from a vertex to one of its in-neighbours (against the edges, as
+// sampling does), and restart with probability 1-d.
 //
 //	r_0(v)     = 1/T for v in train, else 0
 //	r_{i+1}(u) = (1-d) r_0(u) + d * sum over v that may sample u of r_i(v) / indegree(v)

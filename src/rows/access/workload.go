@@ -34,8 +34,8 @@ type Workload struct {
 	Kinds *Kinds
 
 	// Divided says that the ranks of a node divide a dynamic cache among them. A minibatch that
-	// waits for the cache's decision then also keeps the ids of the rows that the node's ranks want
-	// from this rank.
+	// waits for a decision of this rank's cache then also keeps the ids of the rows that other
+	// ranks of the node want from this rank.
 	Divided bool
 
 	// Known [N] is the number of accesses of each vertex in all epochs of the run; nil if they are
@@ -117,12 +117,13 @@ func (r *Workload) seedsAreLocal() bool {
 // readsCounted is the number of minibatches of each stream that Reads counts.
 const readsCounted = 32
 
-// Reads returns the probability [N] that a minibatch of the reader reads each vertex, by Inclusion:
-// the mean over the minibatches of a step. Without seeds all are 0. For a kind of sampling without
-// fanouts, or if training draws some vertices with a higher probability (Near), it counts some
-// minibatches of an epoch that is not part of the run. Sums of these probabilities are unbiased,
-// but a rarely read vertex may get 0. It takes the time of Inclusion for each source, or the time
-// of sampling. It takes the memory of Inclusion, and 4 N bytes more if there are several sources.
+// Reads returns the probability [N] that a minibatch of the reader reads each vertex. It is
+// computed by Inclusion, and is the mean over the minibatches of a step. If the reader has no
+// seeds, it is 0 for all vertices. For a kind of sampling without fanouts, or if training draws
+// some vertices with a higher probability (Near), it counts some minibatches of an epoch that is
+// not part of the run. Sums of these probabilities are unbiased, but a rarely read vertex may get
+// 0. It takes the time of Inclusion for each source, or the time of sampling. It takes the memory
+// of Inclusion, and 4 N bytes more if there are several sources.
 func (m *Graph) Reads(r *Workload) ([]float32, error) {
 	if !r.Sample.HasFanouts() || !r.Near.None() {
 		return r.counted(SimulatedFirst, 1, readsCounted)
@@ -204,8 +205,8 @@ func (m *Graph) sum(
 
 // RankVIP ranks every vertex by VIP, summed over the minibatches of a step: [N]. For LABOR
 // sampling, which draws by random numbers of vertices, it uses Labor. VIP does not count the reads
-// of the seeds' own rows. That is right while those rows are local; if seeds are drawn from the
-// whole graph, it uses Inclusion, which counts them.
+// of the seeds' own rows. That is right if those rows are local. If seeds are drawn from the whole
+// graph, RankVIP uses Inclusion, which counts the reads of seeds' rows.
 func (m *Graph) RankVIP(r *Workload) ([]float32, error) {
 	if m.byNumbers(r) || !r.seedsAreLocal() {
 		return m.sum(r, "ranking by vip", 1, m.inclusion(r))
