@@ -57,7 +57,7 @@ func (b *bookings) grow() {
 }
 
 // book keeps a row from step begin to step end, and reports whether a slot was free for it. The
-// step end must be the last one opened.
+// argument end must be the step that was opened last.
 func (b *bookings) book(begin, end int) bool {
 	s := b.latest(begin)
 	if b.free[s&b.mask()] == 0 {
@@ -69,9 +69,9 @@ func (b *bookings) book(begin, end int) bool {
 }
 
 // latest returns the latest step with free slots that is no later than limit. If there is none, it
-// returns b.base. It stores this answer in b.below for limit, so that later calls skip the steps
-// from the answer to limit, which have no free slots and never get any: slots become free only at
-// b.base and at steps that are not yet open.
+// returns b.base. It stores the answer in b.below, so that later calls skip the steps between the
+// answer and limit. These have no free slots and will not get any, because slots become free only
+// at b.base and at steps after limit.
 func (b *bookings) latest(limit int) int {
 	mask := b.mask()
 	s := limit

@@ -42,10 +42,11 @@ type Policy interface {
 	// Feed gives the policy the remote vertices of the next minibatch in order. For each vertex,
 	// the argument worth says how much of a vector the cached row saves, in units of 1/255 vector.
 	// If worth is nil, each row saves a whole vector. Before Step is called for a minibatch, Feed
-	// must have been called for the Window minibatches after it, or for all up to the end of the
-	// run. A policy without a window ignores what it is fed.
+	// must have been called for the next Window minibatches after it. If fewer remain in the run,
+	// it must have been called for all of them. A policy without a window ignores what it is fed.
 	Feed(remote []graph.VertexID, worth []uint8)
-	// Step decides for the remote vertices of the next step, which are distinct. d is overwritten.
+	// Step decides for the remote vertices of the next step, which are distinct. The decision d is
+	// overwritten.
 	Step(remote []graph.VertexID, d *Decision)
 	// Slots returns the number of rows of the table.
 	Slots() int

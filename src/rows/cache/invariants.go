@@ -92,9 +92,9 @@ func (l *slots) check(index *Index) (unbooked int, err error) {
 	return unbooked, nil
 }
 
-// checkUses returns an error unless every slot that a use waits for holds the row of that use, and
-// the index leads to the last use of each vertex. The function entryAt returns the entry of a
-// position.
+// checkUses returns an error if a slot that a use waits for does not hold the row of that use, or
+// if the index does not lead to the last use of a vertex. The function entryAt returns the index
+// entry of the use at a position.
 func (l *slots) checkUses(index *Index, tail, head uint32, ids []graph.VertexID, slot []int32,
 	entryAt func(at uint32) int32) error {
 	mask := uint32(len(ids) - 1)

@@ -45,7 +45,7 @@ func (o *LookaheadOptions) check() []error {
 }
 
 // Lookahead keeps rows that it knows will be used again. Sampling is a pure function of its key, so
-// the accesses of the next Window steps can be sampled before they are due; Feed takes them.
+// the accesses of the next Window steps can be sampled before they are due. They are given to Feed.
 //
 //	         served │ window of fed steps                       fed next
 //	steps   .. t-1  │  t       t+1      t+2   ...  t+Window   │
@@ -54,9 +54,9 @@ func (o *LookaheadOptions) check() []error {
 //
 // A row that is used at two steps within the window, and not in between, is kept between them if a
 // slot is free; all other rows are fetched when used and not kept (bypass). When the later use is
-// fed, it is decided for good whether its interval gets a slot. The decisions keep the largest
-// possible number of rows (see bookings). If the window covers all steps, the cache transfers as
-// few rows as Optimum.
+// fed, the cache decides for good whether the interval before this use gets a slot. The decisions
+// keep the largest possible number of rows (see bookings). If the window covers all steps, the
+// cache transfers as few rows as Optimum.
 //
 // Slots without a booked row keep rows whose next use is not known: rows after their last known use
 // and, in slots that were never filled, misses. If such a row gets a known use in time, it is

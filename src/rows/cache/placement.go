@@ -122,7 +122,7 @@ func checkPlace(vertices, devices, slots int, a float64) error {
 }
 
 // byLikelihood checks the arguments of a placement. It returns the vertices with p > 0, most likely
-// first, ties by lower id, each in the lower half of a word.
+// first; ties go to the lower id. Each word of the result has the vertex in its lower half.
 func byLikelihood(p []float32, devices, slots int, a float64) ([]uint64, error) {
 	if err := checkPlace(len(p), devices, slots, a); err != nil {
 		return nil, err

@@ -84,8 +84,8 @@ func (o PrefetchOptions) check() error {
 // its S_E as its S_A, and one that enters gets its S_A as its S_E. Entering rows that the step does
 // not miss are fetched with its misses.
 //
-// With Gamma = 1 nothing decays, so nothing leaves: rounds only fill empty slots. (By the
-// comparison alone, every row that entered with S_E <= 1 could leave, however often it was used.)
+// With Gamma = 1 nothing decays, so nothing leaves: rounds only fill empty slots. (If only the
+// comparison counted, every row that entered with S_E <= 1 could leave, even if it was used often.)
 // With Unused, the rows that no step has used since the last round may leave instead.
 //
 // A step costs nothing for rows that it does not use: S_E is stored as a logarithm and the step

@@ -133,8 +133,9 @@ func (r *Reuse) beyond(age int) (reads float64) {
 // Fetched predicts the rows that a cache of this capacity and window transfers for a minibatch, on
 // average over a run of the given number of minibatches.
 //
-// If the window knows too few uses to fill the cache, rows without a known use fill the rest, and
-// the one used longest ago is replaced first. If that was A minibatches ago, the cache holds
+// If the window knows too few uses to fill the cache, rows without a known use fill the other
+// slots, and the row that was used longest ago is replaced first. If this row was used A
+// minibatches ago, the cache holds
 //
 //	occupied(A) = sum of p (S(A+W) - W U(A+W))
 //
@@ -185,7 +186,8 @@ func (r *Reuse) missed(known, age, run int) (reads float64) {
 	r.each(func(n float64, g gap) {
 		unread, sum := g.over(age)
 		_, before := g.over(known)
-		// first reads in the minibatches from number known to number age
+		// The expected number of first reads of a vertex in the minibatches from number known to
+		// number age-1. All other missed reads are in later minibatches.
 		first := g.p * max(sum-before, 0)
 		reads += n * (first + float64(run-age)*g.p*unread) / float64(max(run, 1))
 	})

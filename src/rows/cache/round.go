@@ -30,8 +30,8 @@ func (p *Prefetch) round(remote []graph.VertexID, d *Decision) {
 	p.deliver(remote, coming, d)
 }
 
-// restart lets the scores of all slots decay from this step on: it sets their field since to this
-// step. If a slot's since later differs, a step has used its row.
+// restart lets the scores of all slots decay from this step on. It sets the field since of every
+// slot to this step. If the value for a slot differs later, a step has used the slot's row.
 func (p *Prefetch) restart() {
 	for slot := range int32(p.filled) {
 		p.start[slot], p.since[slot] = p.score(slot), int32(p.step)
@@ -154,8 +154,8 @@ func (p *Prefetch) best(k int) []int32 {
 	return coming
 }
 
-// lastDegree considers the k vertices of highest degree with the given score. It returns the lowest
-// degree among them, and how many of them have it.
+// lastDegree looks at the vertices with the given score, and considers the k of highest degree. It
+// returns the lowest degree among these k, and how many of the k have this degree.
 func (p *Prefetch) lastDegree(score int32, k int) (degree, ties int) {
 	entries, count := p.board.candidates(), p.digits
 	clear(count)

@@ -9,8 +9,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Sieve is the general-purpose cache that dynamic policies are compared with: first in, first out,
-// except that a row stays if it was read since the hand last passed it.
+// Sieve is the general-purpose cache that dynamic policies are compared with. Rows leave in the
+// order in which they came, except that a row stays if it was read since the hand last passed it.
 //
 //	head (newest) ─ v7 ─ v3* ─ v9 ─ v1* ─ v4 ─ tail (oldest)      * visited
 //	                           ^hand, going towards the head: clears marks, evicts the first

@@ -9,8 +9,8 @@ import (
 )
 
 // Feed takes the remote vertices of the next step in order. Every step must be fed once, before it
-// is due, and at most Window steps before. It ignores the worth of uses: all count the same. It
-// panics if a step is fed earlier, because decisions depend on the known steps.
+// is due, and at most Window steps before. All uses count the same, because Feed ignores their
+// worth. It panics if a step is fed too early, because decisions depend on which steps are known.
 func (l *Lookahead) Feed(remote []graph.VertexID, _ []uint8) {
 	b := l.bookings
 	if ahead := b.end - 1 - b.base; ahead > l.window {
@@ -192,9 +192,9 @@ func (l *Lookahead) keep(first uint32, d *Decision) {
 	l.hold(held)
 }
 
-// fetchEarly fetches rows that the next step will miss, if that step misses more rows than this
-// one. It puts them into slots that are not booked in this step; later bookings do not depend on
-// these slots.
+// fetchEarly fetches rows that the next step will miss, if the next step misses more rows than this
+// one. It puts the rows into slots that are not booked in this step. Later bookings do not depend
+// on these slots.
 func (l *Lookahead) fetchEarly(step int, d *Decision) {
 	if step == l.bookings.end {
 		return
