@@ -1,7 +1,7 @@
-// Package exchange locates and fetches the feature rows of a minibatch's input frontier: rows that
-// the rank can read stay where they lie, the others are fetched from their owners. In the same way
-// it fetches any other matrix whose rows are distributed like the vertices, such as the hidden
-// states of layer-wise inference.
+// Package exchange locates and fetches the feature rows of a minibatch's input frontier. Rows that
+// the rank can read in memory stay where they lie. All others are fetched from their owners. In the
+// same way it fetches any other matrix whose rows are distributed like the vertices, such as the
+// hidden states of layer-wise inference.
 //
 //	frontier  v0  v1  v2  v3  v4  v5  ...        vertex ids, distinct
 //	            │ part of v: search in Offsets [P+1]; rank of part: part / (P/K)
@@ -71,8 +71,8 @@ type Slicer interface {
 		rows compute.Rows)
 }
 
-// Cache holds copies of rows of other ranks. It must be safe for concurrent use, and a row that it
-// has returned must stay until the plan that asked for it has been used.
+// Cache holds copies of rows of other ranks. It must be safe for concurrent use. A row that Row has
+// returned for a plan must stay in the table until the plan has been used.
 type Cache interface {
 	// Row returns the number of the row in Table that holds vertex v, or -1. For sparse rows it
 	// returns the number of the row's first entry. It is called only for remote vertices.
@@ -95,9 +95,9 @@ type Options struct {
 	// of ranks K; rank r owns parts [r*P/K, (r+1)*P/K). Parts may be empty.
 	Offsets []int64
 
-	// Tables [P] are the rows of the parts that this rank can read: its own, and those of peers
-	// that share its memory. The others are nil, and their rows are fetched. Tables must stay valid
-	// until the last plan has been used.
+	// Tables [P] are the rows of each part that this rank can read in memory: of its own parts, and
+	// of the parts of peers that share its memory. The entries of other parts are nil, and the rows
+	// of these parts are fetched. Tables must stay valid until the last plan has been used.
 	Tables [][]byte
 
 	// Stored says that Tables has the rows of all parts, but is slower to read than the cache. Rows
@@ -118,12 +118,12 @@ type Options struct {
 	Host  Slicer
 	Cache Cache // a fixed set of rows, for Plan; nil for none
 
-	// Sums lets owners send the sum of rows of which only the sum is read. If nil, owners send rows
-	// only. All ranks must set the same Sums.
+	// Sums allows owners to send the sum of several rows if a reader needs only the sum. If Sums is
+	// nil, owners send rows only. All ranks must set the same Sums.
 	Sums *Sums
 
-	// Node describes this rank's node, whose ranks fetch each row once for all of them. If nil,
-	// each rank fetches for itself.
+	// Node describes this rank's node. Its ranks then fetch each row once for all of them. If Node
+	// is nil, each rank fetches for itself.
 	Node *Node
 
 	// Window bounds the bytes under way from this rank at a time (see comm.Pacer); 0 is no limit.

@@ -13,9 +13,9 @@ const countBytes = 8 // bytes of an entry of Plan.asked
 // IDBytes is the bytes of the id by which a row is requested, an entry of Plan.askIDs.
 const IDBytes = 4
 
-// StartAsk tells every rank which of its rows and sums the plan p requests. It sends counts first,
-// then the ids of rows and of the members of sums. All ranks must start the collectives of their
-// plans in the same order, even for a plan that requests nothing.
+// StartAsk tells every rank which of that rank's rows, and which sums of them, the plan p requests.
+// It sends counts first, then the ids of rows and of the members of sums. All ranks must start the
+// collectives of their plans in the same order, even for a plan that requests nothing.
 func (x *Exchange) StartAsk(p *Plan) comm.Request {
 	p.Collectives++
 	p.on = x
@@ -89,8 +89,9 @@ func (p *expected) Expect() ([]byte, []int, error) {
 const cure = "the two ranks read different parts, or memory is damaged: give all ranks the same " +
 	"directory of parts, and run `halognn check` on it"
 
-// Asked returns the rows that others request, counted from this rank's first vertex. It is valid
-// once StartAsk's request is complete, until SliceRows checks and overwrites them.
+// Asked returns the rows that others request, counted from this rank's first vertex. The result is
+// valid from the time when StartAsk's request is complete until SliceRows, which checks and
+// overwrites the rows' numbers.
 func (p *Plan) Asked() []int32 { return p.wantIDs }
 
 // SliceRows copies the rows that others request into one buffer, in the order of the requests, and

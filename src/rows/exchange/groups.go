@@ -161,8 +161,8 @@ const vector = math.MaxUint8 // a whole vector in units of worth
 
 // Worth returns, for each remote vertex, how many vectors a cached row would save, in units of
 // 1/255 vector. It reuses the memory of dst. A row that is also read as a row saves one vector. Any
-// other row saves the sum of its shares in its groups: a group travels as one vector, and those of
-// its rows that are read only in sums share this vector equally.
+// other row saves the sum of its shares in the groups that it is in. A group travels as one vector,
+// and each row of the group that is read only in sums has an equal share in this vector.
 func (g *Groups) Worth(dst []uint8) []uint8 {
 	dst = mem.Grow(dst[:0], len(g.alone))
 	for k, alone := range g.alone {
@@ -271,7 +271,7 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 		}
 		is := c.kindOf(g, int32(i))
 		bytes := is.sum + len(members)*is.member
-		// One sum cannot have so many members, and several sums would cost more than the rows.
+		// One sum can have at most is.most members, and several sums would cost more than the rows.
 		if len(members) > is.most {
 			bytes = math.MaxInt32
 		}
@@ -298,8 +298,8 @@ func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	}
 }
 
-// Rows returns which vertices travel as rows by the choice of the last Counts, as indices into the
-// list of remote vertices; early rows are not among them.
+// Rows returns which vertices travel as rows, as indices into the list of remote vertices. The last
+// call of Counts made this choice. Early rows are not in the list.
 func (c *Chooser) Rows() []int32 { return c.rows }
 
 // SumBytes returns the bytes of the sums that the last call of Counts has chosen. The argument g

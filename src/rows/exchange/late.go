@@ -59,8 +59,8 @@ func (x *Exchange) Slot(p *Plan, i int) int {
 	return ref.Row()
 }
 
-// Received returns what p receives as a matrix of numbers, one row for each row and sum. What the
-// reader writes there travels back.
+// Received returns what p receives as a matrix of numbers, one row for each row and sum. The reader
+// writes what it returns into this matrix, and StartBack sends it.
 func (p *Plan) Received() compute.Matrix { return p.numbers(p.received) }
 
 // Returned returns the bytes that StartBack has received, as a matrix with one row for each row and
@@ -171,8 +171,8 @@ func (l *Late) Reads(rank int) int {
 	return int(l.all.ptr[l.first[rank+1]] - l.all.ptr[l.first[rank]])
 }
 
-// First returns the index, among all rows and sums that others ask for, of the first that a rank
-// asks for.
+// First returns the index of the first row or sum that a rank asks for, counted among all that
+// others ask for.
 func (l *Late) First(rank int) int { return l.first[rank] }
 
 // Put marks as late the row or sum that a rank asks for at a place. Cut must be called after the
@@ -217,9 +217,9 @@ func (l *Late) half(late bool) *serving {
 // Vectors returns how many rows and sums are late, or how many are early.
 func (l *Late) Vectors(late bool) int { return len(l.half(late).ptr) - 1 }
 
-// The method Make prepares rows and sums to be sent: it copies the rows, and computes the sums. It
-// does so for the numbers lo to hi-1 among the late rows and sums, or among the early ones.
-// Goroutines may call it at the same time, each for numbers of its own.
+// The method Make prepares rows and sums to be sent: it copies the rows, and computes the sums. The
+// argument late selects the late rows and sums or the early ones. Make prepares numbers lo to hi-1
+// of these. Several goroutines may call it at the same time for different numbers.
 func (l *Late) Make(x *Exchange, late bool, lo, hi int) {
 	if lo == hi || x.planning {
 		return

@@ -18,9 +18,9 @@ import (
 //	rows, sums                   <────────── early and late
 //	a gradient for each          ──────────> a row adds those of its sums, in order, then its own
 //
-// The gradients of a row must be added in that order even if no sums travel. So for each kind,
-// owners send either all groups as sums, and rows only if they are also read as rows, or no sums at
-// all.
+// The gradients of a row must be added in that order even if no sums travel. So for each kind of
+// rows, owners do one of two things. Either they send all groups as sums, and rows only if these
+// are also read as rows, or they send no sums at all.
 
 // list lists the rows and sums that others ask for, rank by rank. The rows of a rank come first,
 // then its sums, kind by kind.
@@ -103,8 +103,8 @@ func (x *Exchange) AskedRows(p *Plan) iter.Seq[graph.VertexID] {
 	}
 }
 
-// AskBytes returns the bytes that travel to request the rows and sums of p, and the bytes of the
-// owners' bits that say which of them are late.
+// AskBytes returns the bytes that travel to request the rows and sums of p. It also counts the bits
+// by which owners say which of these rows and sums are late.
 func (p *Plan) AskBytes() (bytes int64) {
 	for r, numbers := range p.askNumbers {
 		bytes += int64(numbers*IDBytes + (p.askRows[r]+7)/8)

@@ -144,7 +144,8 @@ func (x *Exchange) Keep(p *Plan, n, slot int) {
 		p.Rows.Tables[from.Table()][from.Row()*size:])
 }
 
-// place looks up every vertex, and sorts out which rows are own, peer, cached or missing.
+// place looks up every vertex. It finds out whether its row is in an own part, in a peer's part, in
+// the cache, or missing.
 func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	x.size(p, len(ids))
 	remote, err := x.locate(p, ids)
@@ -312,10 +313,11 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 	return left
 }
 
-// group sorts the remote vertices by owning part in one counting pass, in frontier order within a
-// part, and sets the reference of each to its row in the receive buffer. The early rows of a part
-// come after its other rows. Before the call p.early holds their parts, afterwards it holds where
-// they land. The sums requested from an owner come after its rows.
+// group sorts the remote vertices by the part that owns them, in one counting pass. Within a part
+// they are in frontier order. It sets the reference of each vertex to the place of its row in the
+// receive buffer. The early rows of a part come after its other rows. Before the call p.early has
+// the parts of the early rows, and afterwards the places where they land. The sums requested from
+// an owner come after its rows.
 func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	next, landing, parts := 0, 0, len(x.base) // landing counts units
 	p.landing = mem.Grow(p.landing[:0], parts)

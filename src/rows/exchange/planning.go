@@ -8,8 +8,8 @@ import (
 // NewPlanning makes an exchange that predicts the messages of one rank, in a run with the given
 // number of ranks. It plans and makes room for messages, but reads and sends nothing. It assumes
 // that other ranks ask this rank for as many rows as it asks them for. The arguments offsets, kinds
-// and s are as in Options. The function local says of which parts the rank can read the rows in
-// memory.
+// and s are as in Options. The function local reports whether the rank can read the rows of a part
+// in memory.
 func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part int) bool,
 	s *Sums) (*Exchange, error) {
 	o := Options{Offsets: offsets, Kinds: kinds, Tables: make([][]byte, len(offsets)-1),
@@ -29,9 +29,9 @@ func NewPlanning(rank, ranks int, offsets []int64, kinds []Kind, local func(part
 }
 
 // PlanNodes makes a planning exchange predict the messages of a rank whose node fetches each row
-// once (see Node). The arguments are Node.Of and Node.Keeps. It assumes that no two ranks of the
-// node want the same row, which is the most expensive case, and that each other rank of the node
-// wants as many rows from this buyer as it buys for itself.
+// once (see Node). The arguments are Node.Of and Node.Keeps. It assumes the most expensive case: no
+// two ranks of the node want the same row. It also assumes that each other rank of the node wants
+// the same number of rows from this buyer as the buyer's own rank.
 func (x *Exchange) PlanNodes(of []int, keeps bool) {
 	n := &Node{Of: of, Keeps: keeps}
 	place, ranks := n.places(x.rank)
@@ -106,9 +106,9 @@ type answered struct{ err error }
 
 func (a answered) Wait() error { return a.err }
 
-// echoed sets what other ranks ask this rank for: as much as p asks each of them for, but no more
-// rows than this rank has. It replaces the ids, which are rows of other ranks, by rows of this
-// rank.
+// echoed makes up what other ranks ask this rank for. Each is assumed to ask for the same number of
+// rows as p asks of it, but at most for the rows that this rank has. The ids in p are rows of other
+// ranks, so echoed replaces them by rows of this rank.
 func (x *Exchange) echoed(p *Plan) error {
 	if x.node != nil { // the messages of a node's rank go to some of the ranks only
 		copy(p.wanted, p.asked)

@@ -9,9 +9,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// The ranks of a group divide among them all rows that any of them reads, so that no row is fetched
-// twice for the group. Each rank plans and fetches the rows of its share, and passes them on to the
-// ranks of the group that read them.
+// The ranks of a group divide all rows that the group reads among each other, so that no row is
+// fetched twice for the group. Each rank plans and fetches the rows of its share, and passes them
+// on to the ranks of the group that read them.
 //
 //	ids planned       [ own 0 .. n | read only by others ]
 //	Relay             Of = [ own 0 .. n | passed on by others ]     rows passed on: Tables[P+2]
@@ -36,7 +36,8 @@ type relayed struct {
 	own   int      // number of planned rows that the rank itself reads
 	parts []uint16 // [own + passed on] set by Share: the part of each row; else empty
 	read  []int32  // set by Share: indices of the planned rows that others read
-	// [W, rowBytes] rows that others read, then the rank's own rows of the buffer.
+	// [W, rowBytes] The first rows are those that others read. Then come the rank's own rows of the
+	// buffer.
 	sent []byte
 	got  []byte // [R, rowBytes] rows that other ranks pass on
 }
@@ -85,9 +86,10 @@ func (x *Exchange) Relay(p *Plan, count int, ids []graph.VertexID) error {
 	return nil
 }
 
-// Collect copies the rows that other ranks read; the array at has their positions among all planned
-// vertices. Call it once the request of StartRows is complete. With a Buffer it also copies the
-// rows that this rank reads there, so that Keep may overwrite them.
+// Collect copies the rows that other ranks read. The argument at has the positions of these rows
+// among all planned vertices. Call it once the request of StartRows is complete. If there is a
+// Buffer, it also copies the rows that this rank reads from the Buffer, so that Keep may overwrite
+// them there.
 func (x *Exchange) Collect(p *Plan, at []int32) {
 	r, buffer := &p.relayed, len(x.base)
 	rows := len(at)
