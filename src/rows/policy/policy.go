@@ -7,8 +7,8 @@
 //	dynamic   Open makes a cache.Policy, which decides step by step; Player drives it over the
 //	          remote vertices of successive minibatches, as training does
 //
-// Package access computes scores; package cache makes decisions step by step. This package binds
-// them to names, with their memory and their predictions.
+// Package access computes scores; package cache makes decisions step by step. This package gives
+// them names, and says how much memory they take and what they are predicted to fetch.
 package policy
 
 import (
