@@ -18,8 +18,8 @@
 //	infer       passes over vertices, scores, predictions
 //	train       the loop: epochs, steps, evaluation
 //
-// Begin with session/session.go, which opens all that a rank needs, train/options.go, which draws a
-// training, and train/train.go with train/step.go, the loop itself. A setting is a row of
-// config/table.go; a number in a record is a commented field of package record, a plot an entry of
-// report/charts.go. Layer-wise inference is in infer/infer.go.
+// Begin with session/session.go, which opens all that a rank needs. Then read train/options.go,
+// which has a picture of a training, and train/train.go and train/step.go, the loop itself. A
+// setting is a row of config/table.go; a number in a record is a commented field of package record,
+// a plot an entry of report/charts.go. Layer-wise inference is in infer/infer.go.
 package runs
