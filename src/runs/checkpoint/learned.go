@@ -63,9 +63,9 @@ func WriteLearned(c comm.Comm, run string, l *nn.Learned, first, last int,
 }
 
 // together lets every rank write its files in pieces, through the writer that cut makes. After each
-// piece the ranks agree whether any rank has more to write, and call alive, which tells the
-// watchdog of progress: writing all files may take longer than the watchdog waits. It returns the
-// checksums of all files. Collective.
+// piece the ranks agree whether any rank has more to write. They also call the function alive,
+// which tells the watchdog that there is progress. Without it the watchdog might end the run,
+// because writing all files may take long. It returns the checksums of all files. Collective.
 func together(c comm.Comm, alive func(),
 	write func(cut func(io.Writer) io.Writer) (rundir.FileSums, error)) (rundir.FileSums, error) {
 	turn := func(more bool) (bool, error) {

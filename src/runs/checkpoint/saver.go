@@ -21,8 +21,8 @@ import (
 //	step i ── vote ── gradient sum ── update ── copy ──┬── step i+1 ──────────────────────────>
 //	                                                   └── files, sync, rename, prune ── done
 //
-// A save that is due during a write waits for the end of the write, and happens at the first step
-// after it.
+// If a save is due while an earlier one is still being written, it happens at the first step after
+// the write has ended.
 type Saver struct {
 	o     config.Saves
 	run   string       // the run directory
@@ -48,7 +48,8 @@ type Saver struct {
 const saveShare = 0.005
 
 // NewSaver returns the saver of a run that has made the given number of updates. The argument start
-// is the checkpoint from which the run continues, if any, and lock the lock of the run directory.
+// is the checkpoint from which the run continues, if any. The argument lock is the lock of the run
+// directory.
 func NewSaver(o config.Saves, run string, lock *rundir.Lock, updates int, start string) *Saver {
 	return &Saver{o: o, run: run, lock: lock, saved: updates, at: time.Now(), Last: start}
 }

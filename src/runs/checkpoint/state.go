@@ -100,8 +100,8 @@ type Share struct {
 	Startup float64 `json:"startup_seconds"`
 }
 
-// Earlier returns what a rank had of the epoch under way when the checkpoint was made. If the
-// number of ranks has changed, the rows are divided evenly.
+// Earlier returns what a rank had counted in the epoch under way when the checkpoint was made. If
+// the number of ranks has changed, the rows of all ranks are divided evenly.
 func (s *State) Earlier(rank, ranks int) Share {
 	if len(s.Each) == ranks {
 		return s.Each[rank]
