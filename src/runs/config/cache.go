@@ -62,8 +62,8 @@ func Readers(key string) []string {
 	return by
 }
 
-// Unread returns notes on keys of the cache that the policy does not read although they differ from
-// their defaults. The user may have intended another policy.
+// Unread returns notes on keys of the section cache whose values differ from the defaults although
+// the policy does not read them. The user may have intended another policy.
 func (c *Config) Unread() (notes []string) {
 	defaults := Default().Flat()
 	for _, k := range c.keys() {

@@ -105,8 +105,8 @@ type value interface {
 	yaml() string                    // the field as a YAML file has it
 }
 
-// bound has the fields that all values have. Its methods are for values that have no limits and are
-// written as Go prints them; the other types of values replace them.
+// bound has the fields that all values have. Its methods suit values that have no limits and are
+// written as Go prints them. Other types of values have methods of their own instead.
 type bound[T any] struct {
 	field    *T
 	fallback T
@@ -276,7 +276,7 @@ func (c *choice[T]) fault(name, brief string) string {
 	return fmt.Sprintf("%s is %q; it must be %s: %s", name, *c.field, c.limits(), brief)
 }
 
-// named is one of a few values, each of which has a word.
+// named is a choice among a few values. Each value has a word, by which it is set.
 type named[T comparable] struct {
 	bound[T]
 	words  []word

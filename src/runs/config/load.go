@@ -16,8 +16,8 @@ import (
 )
 
 // Load starts with the defaults. It sets the keys of the YAML file, unless path is empty, and then
-// those of the settings key=value. It checks the result and returns all errors at once, each with
-// its line in the file, or with its --set.
+// those of the settings key=value. It checks the result and returns all errors at once. An error
+// names the line of the file, or the --set, that it is about.
 func Load(path string, sets []string) (*Config, error) {
 	c, b, inFile, err := read(path, sets)
 	if err != nil {
@@ -129,9 +129,9 @@ func (b *binder) file(text []byte) {
 // they are ignored in the configs of old runs.
 var gone = []string{"sample.kernel"}
 
-// before maps keys that earlier versions lack to the values with which a job does what those
-// versions did. The defaults of these keys do something else. Only jobs with learned rows read
-// them.
+// before has values for keys that earlier versions lack. With these values a job does what the
+// earlier versions did; the defaults of the keys do something else. Only jobs with learned rows
+// read these keys.
 var before = map[string]string{"model.learned_scale": "1", "model.learned_unread": "keep"}
 
 // meansAsBefore sets the keys of the map before to its values if the config is a whole config of a
