@@ -1,5 +1,6 @@
 // Package session holds what one rank needs to run minibatches through a model, in training or
-// inference: the job, the model, the rows at hand, and the pipe that prepares minibatches.
+// inference. This is the job, the model, the feature rows in memory, and the pipe that prepares
+// minibatches.
 //
 //	New ──> OpenModel  job, model                  needs no other rank
 //	        OpenStore  feature rows in memory; OpenDevice: those that a device copies or maps
@@ -67,10 +68,10 @@ type Session struct {
 	Spans   *trace.Recorder // spans of stages; nil without --trace
 	Watch   *watch.Watchdog // watches this rank; nil if nothing does
 
-	// BeforeAbort is called just before an error that only this rank has ends the job. The
-	// goroutine that has the error calls it, and several may. It must not wait for anything, not
-	// even a lock, because peers wait for the abort. The function that it returns is called after
-	// the abort. Both functions may be nil.
+	// BeforeAbort is called if this rank alone has an error, just before the job is aborted. The
+	// goroutine that has the error calls it. Several goroutines may have errors, and call it. It
+	// must not wait for anything, not even a lock, because peers wait for the abort. The function
+	// that it returns is called after the abort. Both functions may be nil.
 	BeforeAbort func() (afterAbort func())
 
 	doing string // prefix of errors, such as "epoch 3: "; written while no pipeline runs
