@@ -29,8 +29,8 @@ func (b *lossBound) begin(loss float64) {
 // most returns the largest loss that check accepts. begin must have been called.
 func (b *lossBound) most() float64 { return mostGrowth * max(1, *b.first) }
 
-// check returns an error if a loss, or a lower bound of it, exceeds the bound. The argument name
-// names the loss.
+// check returns an error if the loss exceeds the bound. The argument loss may also be a lower bound
+// of the loss. The argument name is what the error calls the loss.
 func (b *lossBound) check(name string, loss float64) error {
 	if b.first == nil || loss <= b.most() {
 		return nil
@@ -83,9 +83,9 @@ func (r *run) lastGood() string {
 	return r.saver.Good(r.optimizer.Steps())
 }
 
-// checkWeights looks for weights that are not finite after the last update of an epoch. After the
-// last epoch no later loss would show them, and without validation vertices no prediction.
-// Collective.
+// checkWeights looks for weights that are not finite after the last update of an epoch. In the last
+// epoch nothing else would find them: no loss follows the update, and without validation vertices
+// no prediction does. Collective.
 func (r *run) checkWeights() error {
 	bad, err := comm.AgreeAny(r.s.Comm, !r.s.Model.Params.WeightsFinite())
 	if err != nil || !bad {

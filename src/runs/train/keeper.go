@@ -286,8 +286,8 @@ func (r *run) state(epoch, step int, all shares) (*checkpoint.State, error) {
 	return s, nil
 }
 
-// edgesDigest returns the digest as text from its sum over ranks. It is empty if the first steps of
-// the run have no digest of edges.
+// edgesDigest returns the digest of all sampled edges as text. The argument sum is the sum of the
+// ranks' digests. The text is empty if the first steps of the run have no digest of edges.
 func (r *run) edgesDigest(sum uint64) string {
 	if r.noEdges {
 		return ""
@@ -295,8 +295,9 @@ func (r *run) edgesDigest(sum uint64) string {
 	return fmt.Sprintf("%016x", sum)
 }
 
-// blocksDigest returns the digest as text from its sum over ranks. It is empty if a device has
-// drawn some minibatches of the run, because it makes no digest of blocks.
+// blocksDigest returns the digest of all blocks as text. The argument sum is the sum of the ranks'
+// digests. The text is empty if a device has drawn some minibatches of the run, because a device
+// makes no digest of blocks.
 func (r *run) blocksDigest(sum uint64) string {
 	if r.noBlocks {
 		return ""

@@ -32,9 +32,9 @@ func (r *run) openNearness() error {
 	return err
 }
 
-// adapt sets the factor of the next epoch from the counts of the epoch that ends, which are the
-// same on all ranks, and records the factor of that epoch. Rows that another rank of the node has
-// fetched count too, because draws do not depend on how rows travel.
+// adapt sets the factor of the next epoch from the counts of the epoch that ends, and records the
+// factor of the epoch that ends. The counts are the same on all ranks. They include rows that
+// another rank of the node has fetched, because draws must not depend on how rows travel.
 func (r *run) adapt(e *record.Epoch) {
 	if r.held == "" || !r.s.Job.Locality.Adapts {
 		return

@@ -1,7 +1,7 @@
 // Package train runs a model over epochs. It is the training loop and its state. Other packages do
-// the rest: job defines minibatches and seeds, residence places feature rows, parallel shares a
-// step among ranks, session opens these, infer evaluates, checkpoint keeps the state and rundir
-// writes it, and watch ends a run that hangs.
+// the rest. Package job defines minibatches and seeds, residence places feature rows, parallel
+// shares a step among ranks, and session opens all of these. Package infer evaluates, checkpoint
+// keeps the state, rundir writes it, and watch ends a run that hangs.
 //
 //	run    a session, with optimiser, gradient sum, digests
 //

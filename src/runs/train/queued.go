@@ -10,8 +10,8 @@ import (
 	"halognn/src/step/parallel"
 )
 
-// queuedStep is a step that the device has been given. It holds what is recorded once the step's
-// result is read.
+// queuedStep is a step that is queued on the device, with what is recorded once the step's result
+// is read.
 type queuedStep struct {
 	stepUnderWay
 	result  *parallel.Queued
@@ -20,10 +20,11 @@ type queuedStep struct {
 
 // queuedSteps holds the steps of a run whose results have not been read.
 type queuedSteps struct {
-	// unsettled is the last step, if its result has not been read and no older step is being
-	// settled. The goroutine that swaps it out reads the result. That is the training goroutine or,
-	// if the run fails, the goroutine with the error. The latter puts the value failed here, so
-	// that no later step, and no save, follows the step that it has taken.
+	// unsettled is the last queued step. It is nil if the result of this step has been read, or if
+	// an older step is being settled. The goroutine that swaps the step out reads its result. This
+	// is the training goroutine or, in a run that fails, the goroutine with the error. The latter
+	// puts the value failed here. Then no later step and no save follow the step that it has
+	// swapped out.
 	unsettled atomic.Pointer[queuedStep]
 	turns     [2]queuedStep // memory of the unsettled step and of the next one
 	turn      int
@@ -90,7 +91,7 @@ func (r *run) queue(m *parallel.Minibatch, last bool) error {
 
 // drains reports whether the result of a queued step is needed before the next step is queued. It
 // is the same on all ranks. The result is needed at the end of an epoch, at a step after which the
-// state is saved, and if only one rank knows of a vote.
+// state is saved, and after a vote in a run with a single rank.
 func (r *run) drains(step int) bool {
 	every := r.saves.EverySteps
 	return step == r.steps()-1 || every > 0 && r.optimizer.Steps()%every == 0 ||

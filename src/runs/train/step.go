@@ -126,8 +126,8 @@ func (r *run) count(m *parallel.Minibatch) error {
 	return nil
 }
 
-// named returns the counters with rows that were fetched early under the name that the policy gives
-// them.
+// named returns the counters. Rows that were fetched early count in them under the name that the
+// policy gives such rows: as early rows, or as rows of eviction rounds.
 func (r *run) named(c trace.Counters) trace.Counters {
 	if r.s.Cache.Policy().Rounds {
 		return c.Replacing()

@@ -7,8 +7,9 @@ import (
 	"halognn/src/runs/record"
 )
 
-// firstStepEnds records the duration of the first step. It ends when the second step begins or, if
-// it was queued, when its result is read. Checkpoints do not count.
+// firstStepEnds records the duration of the first step. The first step ends when the second step
+// begins or, if the first step was queued, when its result is read. The time of checkpoints does
+// not count.
 func (r *run) firstStepEnds() {
 	saving := r.clock.Seconds()[trace.Save]
 	r.firstStep = time.Since(r.begun).Seconds() - saving
