@@ -70,8 +70,8 @@ const (
 	CacheSwitch       // the change to another cache, with cache.policy auto
 )
 
-// monitors is the largest number of ranks that read the lines of the others. It is large enough
-// that one of them survives, and small enough for the filesystem.
+// monitors is the largest number of ranks that read the lines of all others. It is so large that
+// one of these ranks survives, and so small that the filesystem is not overloaded.
 const monitors = 8
 
 // beatsBetweenScans is the number of beats between two scans. In this time every living rank beats,
@@ -200,8 +200,8 @@ type scans struct {
 	at           time.Time
 }
 
-// scan reads the beats of all ranks when a scan is due, and diagnoses the run from these and those
-// of the previous scan.
+// scan reads the beats of all ranks when a scan is due, and diagnoses the run from them and from
+// the beats of the previous scan.
 func (s *scans) scan(own beat, at time.Time, read func() []beat) (
 	silent, behind []int, stalled bool,
 ) {
