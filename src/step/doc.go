@@ -1,6 +1,6 @@
-// Package step groups the packages about one step of training: what is trained on what, how ranks
-// share it, and where its rows are at hand. In it the packages for sampling, exchange, caches,
-// models and collectives meet. The package itself holds no code.
+// Package step groups the packages about one step of training: which minibatches each rank trains,
+// how ranks share a step, and where a rank finds feature rows. These packages combine those for
+// sampling, exchange, caches, models and collectives. The package itself holds no code.
 //
 //	seeds ──> Draw ──> blocks ──> Rows ──> inputs ──> Forward ──> loss ──> Backward ──> Gradients
 //	          a stage   each      stages of its own   training goroutine                summed
