@@ -73,8 +73,8 @@ func (s *Spec) Fit(of *shard.Shards) {
 	}
 }
 
-// Trainable returns an error for parts on which no model can be trained, because they lack labels,
-// or because they lack features and these are not learned.
+// Trainable returns an error for parts on which no model can be trained: they have no labels, or
+// they have no features and the model does not learn rows instead.
 func (s *Spec) Trainable(of *shard.Shards) error {
 	if of.Task == task.None {
 		return fmt.Errorf("%s: the graph has no labels, so there is nothing to train for; "+
@@ -183,8 +183,9 @@ func NewForward(s *shard.Shards, spec Spec) (*Job, error) {
 }
 
 // fits sets Sample.Relations from RelationFanouts. It returns an error if RelationFanouts does not
-// fit the graph's relations, if rows are to be learned but all vertices have features, or if ranks
-// cannot share the graph as the job says, because there are fewer columns of features than ranks.
+// fit the graph's relations, or if rows are to be learned but all vertices have features. It also
+// returns an error if ranks cannot share the graph as the job says, because the features have fewer
+// columns than there are ranks.
 func (s *Spec) fits(of *shard.Shards) (err error) {
 	if s.Model.Learned > 0 && !s.Model.LearnsRows() {
 		return fmt.Errorf("all vertices have features, so model.learned=%d would learn no rows: "+
@@ -387,10 +388,10 @@ func (j *Job) Kinds() *access.Kinds {
 }
 
 // finds returns the vertices whose rows a rank need not fetch. In data mode these are the vertices
-// of all ranks of its node, in split mode its own vertices. If ranks hold columns of all rows, they
-// are all vertices; if rows come from the files, there are none. In hybrid mode they are the
-// vertices of its node, and vertices of other nodes whose rows another rank of its node finds
-// (sample.Owners).
+// of all ranks of its node, in split mode its own vertices. If ranks hold columns of all rows,
+// these are all vertices. If rows come from the files, there are none. In hybrid mode these are the
+// vertices of its node, and also those vertices of other nodes whose rows another rank of its node
+// finds (sample.Owners).
 func (j *Job) finds(rank int) []access.Range {
 	switch {
 	case j.Cache.FromFiles():
@@ -421,10 +422,10 @@ func (j *Job) rangesOf(ranks []int) (all []access.Range) {
 	return all
 }
 
-// home returns the vertices from which the hops of a rank's halo are counted: those whose rows it
-// need not fetch. Unlike Local, it leaves out the other vertices of types without features. In
-// hybrid mode it returns the vertices of the node, because its ranks divide the halo as they divide
-// all vertices (sample.Owners).
+// home returns the vertices from which the hops of a rank's halo are counted. These are the
+// vertices whose rows the rank need not fetch, without the vertices of types that have no features.
+// (Local includes these.) In hybrid mode it returns the vertices of the whole node, because the
+// node's ranks divide the halo as they divide all vertices (sample.Owners).
 func (j *Job) home(rank int) []access.Range {
 	if j.Mode.Sharing != sample.InNodes {
 		return j.finds(rank)

@@ -77,7 +77,8 @@ func (l *Locality) Start() Factor {
 }
 
 // Share returns the share of an epoch's time that loading takes, by the rates of a. The arguments
-// bytes and edges are sums over all ranks, which are assumed to load and train equally much.
+// bytes and edges are sums over all ranks, and all ranks are assumed to load and train the same
+// amount.
 func (a *Adaption) Share(bytes, edges int64) float64 {
 	load, train := float64(bytes)/a.Link, float64(edges)/a.Edges
 	if load == 0 {

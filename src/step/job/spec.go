@@ -1,7 +1,7 @@
-// Package job describes a job: which minibatches each rank trains in which step, from which seeds
-// and by which draws, whose rows it reads in memory, and how many rows its cache holds. Training,
-// planning, simulation, the export of blocks and the config all use the same Spec, so plans and
-// simulations describe, by construction, the job that is trained.
+// Package job describes a job. It says for each rank which minibatches the rank trains in each
+// step, from which seeds they are drawn and how, which rows the rank reads in memory, and how many
+// rows its cache holds. Training, planning, simulation, the export of blocks and the config all use
+// the same Spec, so plans and simulations describe, by construction, the job that is trained.
 //
 //	Spec ────────┐
 //	parts ──> New ──> Job   ranks       vertices, node, local ranges
