@@ -53,9 +53,9 @@ type Messages struct {
 	Group  int // number of ranks that train a minibatch together
 	Norms  int // number of batch norms over the rows of all ranks
 	Layers int // number of hops that are drawn as a whole
-	// These are only set with ModeData. EdgeRows says that the model reads edge features, and
-	// Learned that it learns rows, LearnedSums that owners add some of these. UnderWay says that
-	// steps under way may change some of the learned rows.
+	// These are only set with ModeData. EdgeRows says that the model reads edge features. Learned
+	// says that the model learns rows. LearnedSums says that owners add learned rows for other
+	// ranks. UnderWay says that steps under way may change some of the learned rows.
 	EdgeRows, Learned, LearnedSums, UnderWay bool
 	Nodes                                    bool // ranks of a node fetch as one
 	// Rated says that links are scored, so ranks that share minibatches exchange embeddings.

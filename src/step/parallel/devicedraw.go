@@ -167,7 +167,8 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	return nil
 }
 
-// lend gives a minibatch a drawing, the memory for its draws, which the minibatch keeps.
+// lend gives a minibatch a drawing, which has the memory for its draws. The minibatch keeps the
+// drawing.
 func (d *deviceDraws) lend(m *Minibatch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,7 +176,7 @@ func (d *deviceDraws) lend(m *Minibatch) {
 	m.card.drawing, d.spare = d.spare[last], d.spare[:last]
 }
 
-// pinned returns the pinned memory of all drawings, none of which may be under way.
+// pinned returns the pinned memory of all drawings. No drawing may be under way.
 func (d *deviceDraws) pinned() (bytes int64) {
 	for _, drawing := range d.all {
 		bytes += drawing.PinnedBytes()
@@ -317,8 +318,9 @@ func LargeDraws(o *compute.DrawOptions, minibatches int, free int64) string {
 	return ""
 }
 
-// reserveDraws allocates the memory of all minibatches under way before steps take what is left. So
-// no later minibatch fails for lack of memory, or pins memory, which would make the device wait.
+// reserveDraws allocates the memory of all minibatches under way at the start, before steps use up
+// the memory that is left. So no later minibatch fails for lack of memory. None pins memory later
+// either, which would make the device wait.
 func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots int) (*deviceDraws,
 	error) {
 	drawer, err := device.NewDrawer(draws)
@@ -337,8 +339,8 @@ func reserveDraws(device compute.Accelerator, draws compute.DrawOptions, slots i
 	return d, nil
 }
 
-// DrawBounds returns the bounds of the minibatches that neighbour or labor draws for a model,
-// with at most the given number of seeds, on a graph of the given size.
+// DrawBounds returns the bounds of minibatches that are sampled by kind neighbour or labor, for a
+// model, with at most the given number of seeds, on a graph of the given size.
 func DrawBounds(s sample.Spec, needs nn.Needs, seeds, vertices int,
 	edges int64) compute.DrawOptions {
 	limits, _ := s.Limits(seeds, vertices, edges)

@@ -11,9 +11,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Drawer draws minibatches on the whole topology and copies the labels of their seeds. Strategies
-// in which every rank has the whole topology use it as their first stage, and exports as their
-// source.
+// Drawer draws minibatches on the whole topology and copies the labels of their seeds. It is the
+// first stage of strategies in which every rank has the whole topology. Exports of minibatches use
+// it too.
 type Drawer struct {
 	o        DrawerOptions
 	samplers pool[sample.Sampler]
@@ -127,8 +127,8 @@ func (s *Strategy) drawerOptions() DrawerOptions {
 	}
 }
 
-// drawOwn sets the Draw of a rank with minibatches of its own: it draws them alone if it holds the
-// whole topology, and otherwise asks other ranks. Collective.
+// drawOwn sets the Draw of a rank that has minibatches of its own. If the rank holds the whole
+// topology, it draws them alone. Otherwise it asks other ranks. Collective.
 func (s *Strategy) drawOwn() error {
 	o, draw := &s.o, s.drawerOptions()
 	if o.Partitioned && o.Sample.Hops() > 0 {

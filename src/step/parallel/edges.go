@@ -12,8 +12,8 @@ import (
 )
 
 // LayerEdges are the edges of a minibatch as the layers of a model read them. If a model needs more
-// than the sampled edges, these are copied, with an edge from each destination to itself, and with
-// weights. The zero value is ready for use; the arrays are reused.
+// than the sampled edges, the sampled edges are copied. The copy may also have an edge from each
+// destination to itself, and weights. The zero value is ready for use; the arrays are reused.
 type LayerEdges struct {
 	blocks     []graph.Block
 	transposes []graph.BlockTranspose
@@ -189,9 +189,10 @@ func (v *values) plain(w []float32) {
 	}
 }
 
-// shares sets each weight of a block to the value of the edge divided by the sum of the values over
-// the edges of its row; for samplers that estimate, over all in-edges in the graph. An edge from a
-// vertex to itself comes first and has value 1. If the sum is 0, the weights are 0.
+// shares sets the weight of each edge of a block to the value of the edge divided by a sum of
+// values. The sum is over the edges of the same row or, for samplers that estimate, over all
+// in-edges of the vertex in the graph. An edge from a vertex to itself comes first and has value 1.
+// If the sum is 0, the weights are 0.
 func shares(w []float32, b *graph.Block, v *values, self bool) {
 	at := int64(0) // index in v of the row's first edge
 	for d := range b.NumRows() {

@@ -59,8 +59,8 @@ type GradientOptions struct {
 	Transport Transport      // for gradients in device memory; "" is TransportAuto
 }
 
-// NewGradients makes the sum over the ranks of c of the gradients of parameters p. Collective. An
-// error that wraps ErrTransport is a comm.Agreed.
+// NewGradients makes a Gradients that sums the gradients of the parameters p over the ranks of c.
+// Collective. An error that wraps ErrTransport is a comm.Agreed.
 func NewGradients(c comm.Comm, p *nn.Params, layers int, o GradientOptions) (*Gradients, error) {
 	if o.Add == nil {
 		o.Add = comm.AddInto

@@ -260,11 +260,11 @@ func (w *withLearned) slice(m *Minibatch) error {
 	return nil
 }
 
-// underWay knows which steps may be under way when a minibatch passes the gate: those of the
-// previous minibatches, as many as the depth of the pipeline. From the ids that ranks send, the
-// owner of a row learns which steps read the row, and so change it. Therefore timing does not
-// affect which rows are late, and no step changes an early row of a minibatch between its fetch and
-// its training.
+// underWay knows which steps may be under way when a minibatch passes the gate. These are the steps
+// of the minibatches just before it; their number is the depth of the pipeline. From the ids that
+// ranks send, the owner of a row learns which steps read the row, and so change it. Therefore
+// timing does not affect which rows are late, and no step changes an early row of a minibatch
+// between its fetch and its training.
 type underWay struct {
 	key    sample.Key
 	step   int32   // number of the current step, from 1
@@ -317,7 +317,8 @@ func (e *LayerEdges) sources(t, types, vertices int) (lo, hi int) {
 	return e.order.begin(t), e.Types()[t]
 }
 
-// counters implements Rows. The other counts of learned rows are those of the step.
+// counters implements Rows. Of learned rows it counts only those that the node fetches as one. The
+// step counts all others.
 func (w *withLearned) counters(m *Minibatch) (trace.Counters, error) {
 	c, err := w.Rows.counters(m)
 	for k := range m.learned.halves {

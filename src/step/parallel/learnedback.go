@@ -7,10 +7,10 @@ import (
 )
 
 // learnedReaders lists, for each learned row and each sum of such rows, the input rows that it is
-// part of. The gradient of a learned row is added up in this order: for each mean that the row is
-// part of, the gradient of the mean times the share of the row in it; then the gradient of the row
-// itself, if the layer reads it. The lists are made while the minibatch is prepared, so that a step
-// only adds.
+// part of. The gradient of a learned row is a sum in this order. First comes, for each mean that
+// the row is part of, the gradient of the mean times the share of the row in the mean. Then comes
+// the gradient of the row itself, if the layer reads it. The lists are made while the minibatch is
+// prepared, so that a step only adds.
 //
 //	x         what the input layer reads: rows of types, or their means and own rows
 //	segments  of received rows and sums (exchange.Plan.Received) │ of own rows (learnedOf.own)
@@ -53,9 +53,9 @@ func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
 	})
 }
 
-// each calls the function f for every learned row that is part of a mean, and for every one that
-// the layer reads itself. It passes the segment of the learned row, the number of the row of x that
-// it is part of, and its share in this row of x.
+// each calls the function f for every pair of a learned row and a row of x that it is part of. The
+// row of x is a mean, or the learned row itself. The arguments of f are the segment of the learned
+// row, the number of the row of x, and the share of the learned row in the row of x.
 func (r *learnedReaders) each(e *learnedOf, f func(slot, of int32, share float32)) {
 	for _, of := range e.types {
 		a, x := &e.means.types[of.kind], int32(of.at)

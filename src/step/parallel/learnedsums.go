@@ -8,10 +8,10 @@ import (
 	"halognn/src/rows/exchange"
 )
 
-// learnedGiven turns the gradients of rows and sums that a rank gives back into gradients of rows,
-// with the bits that the rank itself would have made: for each row the gradients of its sums are
-// added in their order, and last the gradient of the row itself. The lists are made while the
-// minibatch is prepared.
+// learnedGiven turns the gradients of rows and sums that a rank gives back into gradients of rows.
+// For each row it adds the gradients of its sums in their order, and at last the gradient of the
+// row itself. So the result has the same bits as if the rank had added them. The lists are made
+// while the minibatch is prepared.
 //
 //	of a rank  rows      │ sums             gradients that it gives back, in this order
 //	members              │ u v w   u w   v
@@ -82,8 +82,8 @@ func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
 	}
 }
 
-// The method of returns the own vertices that a rank has read, each once, and the segments of their
-// gradients.
+// The method of returns those vertices of this rank that the given rank has read, each once, and
+// the segments of their gradients.
 func (s *learnedGiven) of(rank int) (own []int32, back compute.Segments) {
 	lo, hi := s.first[rank], s.first[rank+1]
 	return s.own[lo:hi], compute.Segments{Indptr: s.indptr[lo : hi+1], Indices: s.indices}

@@ -40,7 +40,7 @@ type bucket struct {
 }
 
 // newLinked makes a reducer over a linkQueue. The reducer's close ends the queue and closes its
-// transport; if newLinked fails, the caller has to do so.
+// transport. If newLinked fails, the caller must end the queue and close the transport.
 func newLinked(p *nn.Params, layers int, queue *linkQueue) (*linked, error) {
 	device := queue.device
 	s := &linked{kept: kept{device: device, params: p}, queue: queue,

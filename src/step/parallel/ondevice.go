@@ -88,8 +88,8 @@ func (s *staged) start(l int, holding bool) {
 	lo, hi := s.params.Bucket(l)
 	s.device.StartDownload(s.host[lo:hi], s.params.Grads[lo:hi], s.events[l])
 	s.coming = append(s.coming, l)
-	// Start the sum of the layer before, so that the device computes while this rank waits for the
-	// bucket.
+	// Start the sum of the oldest bucket, so that the device computes while this rank waits for the
+	// download.
 	if len(s.coming) > 1 {
 		s.startDownloaded()
 	}

@@ -56,8 +56,8 @@ func composePushPull(s *Strategy) error {
 	return s.drawOwn()
 }
 
-// columnRows are the Rows of ranks that hold some columns of all rows: each rank makes what the
-// input layers of all ranks' minibatches need of its columns.
+// columnRows implements Rows for ranks that hold some columns of all rows. Each rank makes, from
+// its columns, its part of what the input layers of all ranks' minibatches read.
 type columnRows struct {
 	assembly
 	x           *exchange.Exchange
@@ -88,7 +88,8 @@ func (p *columnRows) stages() []Stage {
 	}
 }
 
-// counters counts a row of the frontier as local: each rank reads its columns of it.
+// counters counts every row of the frontier as local, because each rank reads its columns of the
+// row in memory.
 func (p *columnRows) counters(m *Minibatch) (trace.Counters, error) {
 	err := m.Fetch.Check(len(m.pushed.frontier))
 	if m.Fetch.Remote > 0 && err == nil {
@@ -161,7 +162,7 @@ func (p *columnRows) length(size []int64) int64 {
 	return HopWords(p.needs, size[0], size[1], size[2])
 }
 
-// pack writes the message of the own input hop.
+// pack writes the message that carries the input hop of this rank's minibatch.
 func (p *columnRows) pack(m *Minibatch) error {
 	x, s := &m.pushed, &m.Sampled
 	if len(x.ones) != p.ranks {
@@ -199,7 +200,7 @@ func (p *columnRows) pack(m *Minibatch) error {
 // hopSize is the number of integers in a hop's size: sources, destinations, edges.
 const hopSize = 3
 
-// startPush sends the own hop to all ranks, after its size.
+// startPush sends this rank's input hop to all ranks. The hop's size goes first.
 func (p *columnRows) startPush(m *Minibatch) (request, error) {
 	if err := errors.Join(m.point(fault.Ask, p.rank), m.point(fault.Exchange, p.rank)); err != nil {
 		return nil, err
@@ -248,8 +249,8 @@ func (m *hopsOf) Expect() ([]byte, []int, error) {
 	return mem.Bytes(x.all), x.words, nil
 }
 
-// join merges the hops of all ranks into one, and locates its rows, of which this rank has its own
-// columns. A vertex of two minibatches appears twice.
+// join merges the hops of all ranks into one, and locates the rows of the merged hop. This rank has
+// its own columns of these rows. A vertex that is in two minibatches appears twice.
 func (p *columnRows) join(m *Minibatch) error {
 	x := &m.pushed
 	b, from, dst, edge := &x.block, x.all, 0, 0
@@ -353,8 +354,8 @@ func (s *columnSums) forward(m *Minibatch, l int, in *nn.Input, phases Phases) e
 	return nil
 }
 
-// weigh computes the weight gradients of the own columns, from the gradient with respect to the
-// sums of the own minibatch.
+// weigh computes the weight gradients of this rank's columns. The argument dsum is the gradient
+// with respect to the sums of this rank's minibatch.
 func (s *columnSums) weigh(m *Minibatch, l int, dsum compute.Matrix, phases Phases) error {
 	if l > 0 {
 		return nil

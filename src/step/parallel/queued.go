@@ -25,7 +25,7 @@ type stepQueue struct {
 	next    int
 }
 
-// Queued is a step whose work the device has been given, but may not have done yet.
+// Queued is a step that has been queued on the device. The device may not have run it yet.
 type Queued struct {
 	strategy *Strategy
 	header   []float32 // pinned; header of the gradients' sums, valid once arrived has passed
@@ -83,8 +83,8 @@ func (q *stepQueue) close() error {
 	return errors.Join(errs...)
 }
 
-// Queues reports whether Queue can replace Step, the same on all ranks. It cannot with a Probe,
-// because then the host has to wait for the kernels that it measures.
+// Queues reports whether Queue can replace Step. The result is the same on all ranks. With a Probe
+// it cannot, because then the host has to wait for the kernels that the Probe measures.
 func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
 
 // Queue is Step without waiting for the device. The phases measure how long the host takes to give

@@ -102,10 +102,10 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 	}
 }
 
-// The method make sets the block into to the rows of b, followed by one own row for each
-// destination. It sets r to the destinations and groups of these rows. If the argument biases is
-// set, it also gives each destination the bias of its group. The frontier begins with the
-// destinations.
+// The method make fills the block into with the rows of b, followed by one row for each destination
+// that has an edge from itself only. In r it sets the destinations and groups of these rows. If the
+// argument biases is set, it also gives each destination the bias of its group. The frontier begins
+// with the destinations.
 func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.Relating,
 	c *graph.Columns, biases bool) {
 	rows, edges := b.NumRows(), b.NumEdges()
@@ -292,9 +292,9 @@ func (r *related) free() {
 //
 //	for each relation and destination the mean of the sources    the destinations' own rows
 //
-// in this order. It does so if there are no more means and own rows than sources, or if the rows of
-// all types are folded (nn.Folding). Both conditions depend only on the minibatch. Then fewer rows
-// are made and mapped, and owners may add them (docs/design/26-sums.md).
+// in this order. It reads means if means and own rows together are not more than the sources, or if
+// the rows of all types are folded (nn.Folding). Both conditions depend only on the minibatch. Then
+// fewer rows are made and mapped, and owners may add them (docs/design/26-sums.md).
 type averaged struct {
 	of      []bool  // [T] whether the type is averaged
 	indptr  []int64 // index pointers of the rows of averaged types, type by type

@@ -127,7 +127,8 @@ func (d *remoteDrawer) stages() []Stage {
 	return stages
 }
 
-// asking returns the stages in which hop h asks other ranks; afterwards extend runs.
+// asking returns the stages in which hop h asks other ranks. The last of them runs the function
+// extend.
 func (d *remoteDrawer) asking(h int, extend func(*Minibatch) error) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{
@@ -192,8 +193,8 @@ func (d *remoteDrawer) group(m *Minibatch, s *sample.Remote, h int) error {
 	return s.Ask(&m.draws.asking, &d.parts, d.ranks, d.rank, m.Sampled.Frontier, m.Key, h, m.Train)
 }
 
-// startAsk asks every rank to draw for its vertices in the minibatch, and sends the word of the
-// draws.
+// startAsk asks every rank to draw for its vertices in the minibatch, and sends the random word of
+// the hop.
 func (d *remoteDrawer) startAsk(m *Minibatch) (request, error) {
 	if err := m.point(fault.Ask, d.rank); err != nil {
 		return nil, err

@@ -339,8 +339,8 @@ func (f *fetched) keep(m *Minibatch) {
 }
 
 // divided is the keeper of a cache that changes and that the ranks of a node divide. Each rank
-// keeps rows that it fetches for all of them (buys). It decides about the rows that its node wants
-// from it, which it knows after a collective of the node.
+// keeps rows that it fetches for the whole node (buys). Its cache decides about the rows that the
+// node's ranks want from it. These are known only after a collective of the node.
 type divided struct{ *deciding }
 
 func (d divided) plan(f *fetched) []Stage {

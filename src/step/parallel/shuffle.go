@@ -21,7 +21,8 @@ import (
 //	gradient of the layer below  [own frontier]              <── added, rank by rank
 //
 // The gradient of a vertex that several ranks read is (own edges) + ((rank 0) + (rank 1) + ...), in
-// any order of arrival. For norms over all rows of the minibatch it gathers each rank's sums.
+// any order of arrival. For norms over all rows of the minibatch, the shuffler gathers the sums of
+// each rank.
 type shuffler struct {
 	mover
 	drawer    *splitDrawer
@@ -80,8 +81,9 @@ func (s *shuffler) bytes() (allocated, pinned int64) {
 	return sums + int64(len(s.send)+len(s.got))*4, 0
 }
 
-// forward completes the rows that layer l > 0, or the loss of links, reads. Behind the rows of the
-// own frontier, which the layer below has computed, it puts rows of other ranks.
+// forward completes the rows that a layer l > 0, or the loss of links, reads. The layer below has
+// computed the rows of this rank's own frontier. Behind these, forward puts the rows that come from
+// other ranks.
 func (s *shuffler) forward(m *Minibatch, l int, in *nn.Input, phases Phases) error {
 	if s.comm.Size() == 1 {
 		return nil

@@ -143,8 +143,8 @@ func (d *splitDrawer) crossing(h int, what string,
 }
 
 // choosing returns the stages in which ranks send each other the in-neighbours that they have found
-// for hop h, as candidates, and choose among them. If evaluation draws by fanouts instead, its
-// messages are empty.
+// for hop h, as candidates, and choose among them. In an evaluation that draws by fanouts instead,
+// the messages of these stages are empty.
 func (d *splitDrawer) choosing(h int) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }
 	return []Stage{
@@ -183,8 +183,9 @@ func (d *splitDrawer) startLayer(m *Minibatch) (request, error) {
 			RowBytes: sample.CandidateBytes, ToAll: true, Expect: (*candidates)(m)}), nil
 }
 
-// candidates and found are a minibatch that implements comm.Expecter: candidates for the candidates
-// of all ranks of a group, found for the own vertices that other ranks have found.
+// The types candidates and found are a minibatch that implements comm.Expecter. As candidates it
+// expects the candidates of all ranks of a group. As found it expects the vertices of this rank
+// that other ranks have found.
 type (
 	candidates Minibatch
 	found      Minibatch
@@ -238,7 +239,7 @@ func (d *splitDrawer) find(m *Minibatch, s *sample.Split, h int, a *sample.Askin
 	return d.choose(m, s, h)
 }
 
-// sample takes the own seeds of a minibatch and draws their neighbours.
+// sample selects the seeds of a minibatch that this rank owns, and draws their neighbours.
 func (d *splitDrawer) sample(m *Minibatch) error {
 	if err := d.begin(m); err != nil {
 		return err
@@ -348,8 +349,8 @@ func (d *splitDrawer) complete(m *Minibatch, s *sample.Split) {
 	d.end(m)
 }
 
-// label copies the labels of the own seeds. For tasks about links it determines which links this
-// rank scores, and which embeddings it needs.
+// label copies the labels of the seeds that this rank owns. For tasks about links it determines
+// which links this rank scores, and which embeddings it needs.
 func (d *splitDrawer) label(m *Minibatch) {
 	l := d.o.Sampling.Links
 	if l == nil || !m.Train {

@@ -103,8 +103,9 @@ func (h onHostMemory) land(m *Minibatch, input *nn.Hop, needs nn.Needs) error {
 	return nil
 }
 
-// landSparse makes what a model reads of sparse rows: matrices that its input layer multiplies, or
-// dense rows if it begins with something else. It returns the remaining rows and needs.
+// landSparse makes what a model reads of sparse rows: matrices that the input layer multiplies or,
+// if the model begins with another kind of layer, dense rows. It returns the rows and the needs
+// that are left for others to handle.
 func landSparse(m *Minibatch, input *nn.Hop, needs nn.Needs) (rows compute.Rows, left nn.Needs,
 	err error) {
 	b := &m.Batch

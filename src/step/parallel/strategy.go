@@ -339,8 +339,8 @@ func (s *Strategy) backward(m *Minibatch, grad compute.Matrix, last bool,
 	return nil
 }
 
-// sum waits for the sums of a step's gradients, all of which have been started, and returns the
-// step's loss and counts over all ranks.
+// sum waits for the sums of a step's gradients and returns the step's loss and counts over all
+// ranks. All these sums must have been started.
 func (s *Strategy) sum(m *Minibatch, phases Phases) (task.Stats, error) {
 	phases.Begin(trace.Sync)
 	err := fault.At(fault.Allreduce, s.o.Comm.Rank(), m.Key.Epoch, m.Key.Step)

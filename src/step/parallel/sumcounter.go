@@ -66,8 +66,9 @@ func (s *SumCounter) AddRows(minibatch int, d *cache.Decision, rows []float64) {
 	s.chooser.AddRows(&s.recent[minibatch%len(s.recent)], exchange.Wants{Early: d.Early}, rows)
 }
 
-// Bytes returns the memory of the groups and of choosing, and the part of it that an exchange needs
-// to choose for one minibatch. Both are 0 for a nil counter.
+// Bytes returns two numbers, which are 0 for a nil counter. The result all is the memory of the
+// groups and of choosing. The result one is the part of it that an exchange needs to choose for one
+// minibatch.
 func (s *SumCounter) Bytes() (all, one int64) {
 	if s == nil {
 		return 0, 0
