@@ -110,9 +110,10 @@ func (p *Purpose) path(parts string) string {
 func idsFile(rank int) string   { return fmt.Sprintf("rank-%04d.npy", rank) }
 func readsFile(rank int) string { return fmt.Sprintf("rank-%04d-reads.npy", rank) }
 
-// Write ranks vertices for every rank of a job by a static policy, as many as a cache of size alpha
-// holds. It returns the directory. An existing ranking is replaced. It ranks for one rank after the
-// other, so it takes the time of all rankings but the memory of only one. The graph is mapped.
+// Write ranks vertices for every rank of a job by a static policy. For each rank it keeps the
+// number of vertices that a cache of size alpha holds. It returns the directory. An existing
+// ranking is replaced. It ranks for one rank after the other, so it takes the time of all rankings
+// but the memory of only one. The graph is mapped.
 func Write(
 	j *job.Job, p *policy.Policy, m *access.Graph, alpha float64, workers int,
 ) (string, error) {
@@ -218,9 +219,10 @@ func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 	return r, nil
 }
 
-// Hold returns the vertices that a rank's cache holds, if it has room for the given number of rows.
-// They are in ascending order, outside the Go heap. It also returns the number of other remote rows
-// that a minibatch is expected to read. If the ranking is too short, the error wraps ErrMissing.
+// Hold returns the vertices that a rank's cache holds if it has room for capacity rows. The
+// vertices are in ascending order, and lie outside the Go heap. It also returns the number of
+// remote rows outside the cache that a minibatch is expected to read. If the ranking is too short,
+// the error wraps ErrMissing.
 func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64, err error) {
 	of := r.Ranks[rank]
 	if capacity > of.Vertices && !of.All {
