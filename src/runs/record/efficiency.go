@@ -9,12 +9,13 @@ import (
 	"halognn/src/base/trace"
 )
 
-// Efficiency is how much of the time of all CPUs is work, and what takes the rest, by the definitions
-// of the POP centre of excellence (https://pop-coe.eu/node/69): a rank's useful time is the mean over
-// its CPUs of the time in which they worked for it, as `busy_fraction` counts it. Of the epochs since
-// the last start; null what was not measured.
+// Efficiency is how much of the time of all CPUs is work, and what takes the rest of the time, by
+// the definitions of the POP centre of excellence (https://pop-coe.eu/node/69). A rank's useful
+// time is the mean, over its CPUs, of the time in which they worked for it, as `busy_fraction`
+// counts it. The numbers are those of the epochs since the last start. A number that was not
+// measured is null.
 type Efficiency struct {
-	// mean useful time / the longest of a rank
+	// mean useful time / longest of any rank
 	LoadBalance *float64 `json:"load_balance"`
 	// longest useful time / epoch time
 	Communication *float64 `json:"communication_efficiency"`
@@ -28,23 +29,23 @@ type Efficiency struct {
 	ComputationSeconds *float64 `json:"computation_seconds"`
 	// the rank with the longest useful time
 	Slowest *SlowestRank `json:"slowest_rank,omitempty"`
-	// why what is null is
+	// why values are null
 	NoValue map[string]string `json:"no_value,omitempty"`
 }
 
-// SlowestRank is where the time of one rank goes.
+// SlowestRank says where the time of the slowest rank goes.
 type SlowestRank struct {
-	// which
+	// its number
 	Rank int `json:"rank"`
-	// of an epoch
+	// seconds of an epoch
 	Seconds float64 `json:"seconds"`
 	// share of its CPUs' time
 	Useful float64 `json:"useful"`
-	// of its training thread
+	// phases of its training thread
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 }
 
-// RankTime is a rank's time in some epochs: seconds.
+// RankTime is a rank's time in some epochs, in seconds.
 type RankTime struct {
 	Elapsed float64
 	Useful  float64 // mean over its CPUs
@@ -52,7 +53,7 @@ type RankTime struct {
 	Phases  [trace.NumPhases]float64
 }
 
-// Add adds another epoch's.
+// Add adds the times of another epoch.
 func (t *RankTime) Add(o RankTime) {
 	t.Elapsed += o.Elapsed
 	t.Useful += o.Useful
@@ -64,7 +65,9 @@ func (t *RankTime) Add(o RankTime) {
 
 const noReplay = "a run is not replayed on an ideal network; a plan is (docs/guide/size-a-job.md)"
 
-// EfficiencyOf computes it from the times of all ranks in so many epochs, or tells why there is none.
+// EfficiencyOf computes the Efficiency of a run. The argument ranks has the times of all ranks,
+// which are sums over the given number of epochs. If why is not empty, it says why there are no
+// such times.
 func EfficiencyOf(ranks []RankTime, epochs int, why string) Efficiency {
 	e := Efficiency{NoValue: map[string]string{"transfer_efficiency": noReplay,
 		"serialisation_efficiency": noReplay}}
@@ -106,10 +109,10 @@ func EfficiencyOf(ranks []RankTime, epochs int, why string) Efficiency {
 	return e
 }
 
-// WhatToDo names the page about long phases.
+// WhatToDo names the page that says what to do about long phases.
 const WhatToDo = "What to do about a long phase: docs/guide/reading-a-report.md, Long phases."
 
-// Sentence says where the time of the slowest rank goes; "" where that was not measured.
+// Sentence says where the time of the slowest rank goes. It is empty if that was not measured.
 func (e *Efficiency) Sentence() string {
 	if e.Slowest == nil {
 		return ""

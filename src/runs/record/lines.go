@@ -9,7 +9,7 @@ const (
 	KindEval  = "eval"
 )
 
-// Step is the line of metrics.jsonl of a step.
+// Step is the line of a step in metrics.jsonl.
 type Step struct {
 	// `step`
 	Kind string `json:"kind"`
@@ -19,16 +19,16 @@ type Step struct {
 	Step int `json:"step"`
 	// of the global minibatch
 	Loss float64 `json:"loss"`
-	// its float32 bits, hex
+	// `loss` as float32 bits, hex
 	LossBits string `json:"loss_bits"`
 	// learning rate
 	LR float64 `json:"lr"`
-	// of the global minibatch
+	// number in the global minibatch
 	Seeds int `json:"seeds"`
-	// of the training seeds, dropout on; multi-label: micro-F1, null without labels; absent of
+	// of the training seeds, dropout on; multi-label: micro-F1, null without labels; absent for
 	// numbers and ranked links
 	Accuracy *Metric `json:"accuracy,omitempty"`
-	// of links: of the training links among the minibatch's negatives, dropout on
+	// for links: of the training links among the minibatch's negatives, dropout on
 	MRR *Metric `json:"mrr,omitempty"`
 	// of writing: seconds since 1970
 	Time float64 `json:"time"`
@@ -39,7 +39,7 @@ type Step struct {
 	Rows
 }
 
-// Epoch is the line of an epoch.
+// Epoch is the line of an epoch in metrics.jsonl.
 type Epoch struct {
 	// `epoch`
 	Kind string `json:"kind"`
@@ -70,9 +70,9 @@ type Epoch struct {
 	FirstStep float64 `json:"first_step_seconds"`
 	// with `sample.locality_adapt`: the factor
 	Factor float64 `json:"locality_factor,omitempty"`
-	// and the share of loading that gives the next one; absent: 0
+	// share of loading that gives the next factor; absent: 0
 	LoadingShare float64 `json:"loading_share,omitempty"`
-	// of each rank: equal on all
+	// collectives of each rank, all equal
 	Collectives int64 `json:"rounds"`
 	Rows
 	// by rank
@@ -82,18 +82,17 @@ type Epoch struct {
 // Now returns the time of a record, to the millisecond.
 func Now() float64 { return float64(time.Now().UnixMilli()) / 1e3 }
 
-// Rank is one rank's part in an epoch.
+// Rank is the part of one rank in an epoch.
 type Rank struct {
-	// rows received; where nodes fetch as one, those fetched for it as the first that wanted them:
-	// first ranks have most
+	// rows received; where nodes fetch as one, a row counts for the first rank that wants it
 	Remote int64 `json:"remote_rows"`
 	// rows that it read to send or, with `exchange.sums`, to add
 	Read int64 `json:"read_for_others"`
-	// of its own epoch time
+	// share of its own epoch time
 	WaitFraction float64 `json:"wait_fraction"`
 }
 
-// Eval is the line of an evaluation.
+// Eval is the line of an evaluation in metrics.jsonl.
 type Eval struct {
 	// `eval`
 	Kind string `json:"kind"`
@@ -103,16 +102,16 @@ type Eval struct {
 	Seconds float64 `json:"seconds"`
 	// of writing: seconds since 1970
 	Time float64 `json:"time"`
-	// of links: every metric of the validation links
+	// for links: every metric of the validation links
 	Links map[string]float64 `json:"valid_links,omitempty"`
 	// `train.eval_mode`
 	Mode string `json:"mode"`
-	// as in `summary.json`, of this epoch
+	// of validation, as in `summary.json`
 	ValidAccuracy *Metric `json:"valid_accuracy,omitempty"`
-	// likewise
+	// as in `summary.json`
 	ValidMetric Metric `json:"valid_metric"`
-	// likewise; only with mode `full`
+	// of test; only with mode `full`
 	TestAccuracy *Metric `json:"test_accuracy,omitempty"`
-	// likewise
+	// only with mode `full`
 	TestMetric *Metric `json:"test_metric,omitempty"`
 }

@@ -7,12 +7,13 @@ import (
 	"halognn/src/model/task"
 )
 
-// Metric is the value of a metric over some vertices, or why they give it none. The zero Metric is
-// unknown. In JSON it is the number, or null.
+// Metric is the value of a metric over some vertices. If these vertices give it no value, it has
+// the reason instead. The zero Metric has no value and no reason. In JSON it is the number, or
+// null.
 type Metric struct {
 	Value float64 // in [0, 1]
 	Known bool
-	Why   string // it is not known
+	Why   string // why there is no value
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -33,7 +34,8 @@ func (m *Metric) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// MetricText writes a value of a metric, a share in per cent, or a dash and why there is none.
+// MetricText writes a metric as text: its value (a share is written in per cent) or, if there is no
+// value, a dash and the reason.
 func MetricText(metric string, m Metric) string {
 	switch {
 	case !m.Known:
@@ -44,7 +46,8 @@ func MetricText(metric string, m Metric) string {
 	return strconv.FormatFloat(100*m.Value, 'f', 2, 64) + " %"
 }
 
-// MetricOf returns the value of m, or why the labels counted in of give it none.
+// MetricOf returns a Metric with the value. If the labels that the tally of has counted give m no
+// value, it returns the reason instead.
 func MetricOf(m *task.Metric, of *task.Tally, value float64) Metric {
 	if why := m.Why(of); why != "" {
 		return Metric{Why: why}

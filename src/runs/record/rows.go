@@ -2,7 +2,7 @@ package record
 
 import "halognn/src/base/trace"
 
-// Rows counts feature rows by where they came from, per epoch, summed over ranks.
+// Rows counts feature rows by where they came from: per epoch, summed over ranks.
 type Rows struct {
 	trace.Counters
 
@@ -14,13 +14,14 @@ type Rows struct {
 	// `peer_cache_rows` + `fetched_rows` + `shared_rows` + `summed_rows`; with `cache.source:
 	// files` all frontier rows, of which `stored_rows` are transferred. 0 if nothing spares any
 	HitRate float64 `json:"hit_rate"`
-	// remote accesses found in the own cache or a peer's / remote accesses
+	// remote accesses found in own or peers' caches / remote accesses
 	BufferHitRate float64 `json:"buffer_hit_rate"`
 	// the phase `score`, summed over ranks
 	ScoreSeconds float64 `json:"score_seconds"`
 }
 
-// RowsOf makes of counters what reports show; a row has rowBytes, a sum sumBytes.
+// RowsOf makes from counters the numbers that reports show. A row has rowBytes bytes, and a sum
+// sumBytes.
 func RowsOf(c trace.Counters, rowBytes, sumBytes int) Rows {
 	hit, buffer := c.HitRates()
 	return Rows{

@@ -1,5 +1,6 @@
-// Package record has what a run writes of itself: summary.json, the lines of metrics.jsonl and the
-// table at its end. A training fills them in; `make docs` prints the comments of their fields.
+// Package record has the files that a run writes about itself: summary.json, the lines of
+// metrics.jsonl, and the table at the end. Training fills them in. `make docs` prints the comments
+// of their fields.
 package record
 
 import (
@@ -19,24 +20,23 @@ import (
 	"halognn/src/step/residence"
 )
 
-// Summary is what a run comes to: summary.json. `make docs` prints the comments of its fields, and
-// of those of metrics.jsonl, in docs/metrics.md.
+// Summary is summary.json: the results of a run. `make docs` prints the comments of its fields, and
+// of the fields of the lines of metrics.jsonl, in docs/metrics.md.
 type Summary struct {
 	Quality
 	Trained
 
 	Rows
-	// collectives of a step, equal on all ranks, of the last epoch: 2 (ids, rows) for each
-	// minibatch that a rank trains, 2 for each hop that asks other ranks, and those of shared
-	// minibatches, nodes that fetch as one, links, edge and learned rows
-	// (`src/step/parallel/cost.go`)
+	// collectives of a step in the last epoch, the same on all ranks: 2 (ids, rows) for each
+	// minibatch of a rank, 2 for each hop that asks other ranks, and others as in
+	// `src/step/parallel/cost.go`
 	CollectivesPerStep float64 `json:"rounds_per_step"`
-	// bytes that all ranks send in a step to add weight gradients, as if in rank order: 8 (4 with
-	// `train.gradient_dtype: bf16`) for each number and each rank but one; absent of one rank, and
-	// if resumed after the last step
+	// bytes that all ranks send in a step to add weight gradients, as if in rank order: for each
+	// number, 8 (4 with `train.gradient_dtype: bf16`) times the ranks less one; absent with one
+	// rank, and if resumed after the last step
 	GradientBytes int64 `json:"gradient_bytes,omitempty"`
-	// rows that the busiest rank read for others (sent or, with `exchange.sums`, added) / the mean
-	// of ranks; of the last epoch
+	// rows that the busiest rank read for others (sent or, with `exchange.sums`, added) / mean over
+	// ranks; in the last epoch
 	OwnerSkew float64 `json:"owner_skew,omitempty"`
 
 	CacheUse
@@ -59,28 +59,28 @@ type Summary struct {
 	InMemory bool `json:"-"`
 }
 
-// Quality is what the trained model is worth.
+// Quality is how good the trained model is.
 type Quality struct {
 	// what chooses the best epoch: `train.metric`, or what `auto` took
 	MetricName string `json:"metric_name"`
-	// that metric of the test vertices, by the best epoch's weights and all neighbours; null, as
-	// those below, where they give it no value
+	// that metric of the test vertices, with the best epoch's weights and all neighbours; null,
+	// like those below, if they give it no value
 	TestMetric Metric `json:"test_metric"`
 	// every metric of the test links
 	Links map[string]float64 `json:"test_links,omitempty"`
-	// of tasks of numbers: every metric of the test set
+	// if the task predicts numbers: every metric of the test set
 	Numbers map[string]float64 `json:"test_numbers,omitempty"`
-	// the same of validation at the best epoch
+	// the same of validation, at the best epoch
 	ValidMetric Metric `json:"valid_metric"`
 	// share of the test vertices or links whose largest logit is the label; multi-label: micro-F1;
-	// absent of numbers and ranked links
+	// absent for numbers and ranked links
 	TestAccuracy *Metric `json:"test_accuracy,omitempty"`
 	// the same of validation, at the best epoch
 	ValidAccuracy *Metric `json:"valid_accuracy,omitempty"`
 	// share of the test set in the class most frequent in training: what a model must beat; only
 	// with `accuracy`
 	MajorityAccuracy *Metric `json:"majority_accuracy,omitempty"`
-	// why each of these that is null has no value
+	// why those that are null have no value
 	NoValue map[string]string `json:"no_value,omitempty"`
 	// test vertices of class i (row) taken for class j (column); one class a vertex, up to 40
 	// classes
@@ -91,7 +91,7 @@ type Quality struct {
 	BestEpoch int `json:"best_epoch"`
 }
 
-// Trained is what was trained, and its digests.
+// Trained is what was trained, with digests of it.
 type Trained struct {
 	// epochs trained: fewer than asked for if `train.patience` ended the run
 	Epochs int `json:"epochs"`
@@ -111,18 +111,18 @@ type Trained struct {
 	// bytes and XXH64 of each file of learned rows, checked by `halognn check` and `infer`
 	LearnedFiles rundir.FileSums `json:"learned_files,omitempty"`
 	// sum over training minibatches of the XXH64 of blocks (row pointers, columns) and original ids
-	// of the input frontier: equal digests mean equal minibatches. Absent if a GPU drew some
-	// (`sample.on`)
+	// of the input frontier; equal for equal minibatches. Absent if a GPU drew some (`sample.on`)
 	BlocksDigest string `json:"blocks_digest,omitempty"`
 	// sum over sampled training edges of a hash of (key, hop, original ids of destination and
-	// source): equal digests mean equal edges, however blocks number vertices. Absent if a
-	// checkpoint lacked it
+	// source); equal for equal edges, however blocks number vertices. Absent if a checkpoint lacked
+	// it
 	EdgesDigest string `json:"edges_digest,omitempty"`
 	// with `sample.locality_adapt`, by epoch
 	Locality *Adapted `json:"locality,omitempty"`
 }
 
-// CacheUse is what a cache did, and why owners added rows, or nodes fetched as one, or did not.
+// CacheUse is what a cache did. It also says why owners did or did not add rows, and why nodes did
+// or did not fetch as one.
 type CacheUse struct {
 	// with `exchange.sums: auto`: what was chosen
 	SumsChoice *residence.SumsChoice `json:"sums_choice,omitempty"`
@@ -135,12 +135,12 @@ type CacheUse struct {
 	Cache *residence.Summary `json:"cache,omitempty"`
 	// (`remote_rows` + `stored_rows`) / `steps_per_epoch`
 	RemoteRowsPerStep float64 `json:"remote_rows_per_step"`
-	// the same as predicted from access probabilities; with a cache, without `exchange.sums` and
+	// the same as predicted by access probabilities; with a cache, without `exchange.sums` and
 	// `exchange.nodes`
 	ExpectedRowsPerStep float64 `json:"expected_remote_rows_per_step,omitempty"`
 }
 
-// Times is where the time of an epoch goes.
+// Times says where the time of an epoch goes.
 type Times struct {
 	// time training waited for minibatches / epoch time, mean over ranks
 	WaitFraction float64 `json:"wait_fraction"`
@@ -157,7 +157,8 @@ type Times struct {
 	// MassiveGNN's communication time (equation 9): `exchange` + `slice` - `gather`, at least 0;
 	// per epoch, mean over ranks
 	StallSeconds float64 `json:"communication_stall_seconds"`
-	// that / mean epoch time of rank 0; above 1 if exchanges of several minibatches overlap
+	// `communication_stall_seconds` / mean epoch time of rank 0; above 1 if exchanges of several
+	// minibatches overlap
 	StallFraction float64 `json:"communication_stall_fraction"`
 
 	// from the command's beginning to the first epoch, mean over ranks, of the last start
@@ -168,23 +169,23 @@ type Times struct {
 	// `wait` for the first minibatch of an epoch (SALIENT++'s *Startup*); per epoch, mean over
 	// ranks
 	StartupSeconds float64 `json:"startup_seconds"`
-	// that / epoch time
+	// `startup_seconds` / epoch time
 	StartupFraction float64 `json:"startup_fraction"`
 }
 
-// Machine is what was trained on what.
+// Machine is the hardware and software of the run, and the size of its graph.
 type Machine struct {
 	// ranks of the run
 	Ranks int `json:"ranks"`
 	// parts of the graph
 	Parts int `json:"parts"`
-	// nodes, as of `run.ranks_per_node`
+	// nodes, as `run.ranks_per_node` says
 	Nodes int `json:"nodes"`
 	// device, SIMD level, library of matrix products, threads
 	Device string `json:"device"`
 	// an MPI, or goroutines
 	Transport string `json:"transport"`
-	// `reproducible`, or whose order of summation: `mpi` or `nccl`
+	// `reproducible`, or what orders the summation: `mpi` or `nccl`
 	Allreduce string `json:"allreduce"`
 	// where gradients were added: `host`; with a GPU `nccl`, `mpi`, `staged` (`compute.gradients`),
 	// or `device` for one rank
@@ -193,14 +194,14 @@ type Machine struct {
 	// (`compute.shuffles`)
 	ShuffledBy string `json:"shuffles,omitempty"`
 
-	// with `cuda`: where each rank's device reads feature rows
+	// with `cuda`: from where each rank's device reads feature rows
 	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"`
 	// where trained minibatches were drawn (`sample.on`): `host` or `device`
 	SampledOn string `json:"sampled_on,omitempty"`
-	// why there
+	// the reason
 	SampledWhy string `json:"sampled_why,omitempty"`
-	// how often memory was pinned for minibatches after the start, which a device waits for, over
-	// all ranks; absent: 0
+	// how often memory was pinned after the start, which a device waits for, over all ranks;
+	// absent: 0
 	PinnedGrowths uint64 `json:"pinned_growths,omitempty"`
 	// the build
 	Version string `json:"version"`
@@ -210,23 +211,23 @@ type Machine struct {
 	Host string `json:"host"`
 	// number of the batch job
 	Job string `json:"job"`
-	// its size
+	// size
 	Graph GraphSize `json:"graph"`
 }
 
 // GraphSize is the size of the trained graph.
 type GraphSize struct {
-	// vertices
+	// number of vertices
 	Vertices int64 `json:"vertices"`
 	// directed edges, as stored
 	Edges int64 `json:"edges"`
 	// feature columns
 	Features int `json:"features"`
-	// classes
+	// number of classes
 	Classes int `json:"classes"`
 }
 
-// Explain notes why metrics have no value.
+// Explain sets NoValue: for each metric without a value, the reason.
 func (q *Quality) Explain() {
 	note := func(key string, m *Metric) {
 		if m == nil || m.Known {
@@ -252,8 +253,8 @@ func (s *Summary) Write(dir string) error {
 	return rundir.WriteFile(filepath.Join(dir, rundir.SummaryFile), append(data, '\n'))
 }
 
-// LearnedFiles returns the sums of a finished run's files of learned rows; none of one that has not
-// finished.
+// LearnedFiles returns the checksums of a finished run's files of learned rows. It returns none for
+// a run that has not finished.
 func LearnedFiles(run string) (rundir.FileSums, error) {
 	var s struct {
 		Files rundir.FileSums `json:"learned_files"`
@@ -311,7 +312,8 @@ func (s *Summary) Print(w io.Writer) error {
 		rows = append(rows, []string{"locality; share of loading (last epoch)",
 			fmt.Sprintf("%g; %s", l.Factors[last], percent(l.Shares[last]))})
 	}
-	// auto's trials are in the mean, and not in the prediction
+	// Trials of policy auto count in the mean, but not in the prediction. So the two cannot be
+	// compared.
 	if s.ExpectedRowsPerStep > 0 && s.Cache.Chosen == "" {
 		rows = append(rows, []string{"remote of a step; as predicted",
 			fmt.Sprintf("%.0f; %.0f", s.RemoteRowsPerStep, s.ExpectedRowsPerStep)})
@@ -348,7 +350,7 @@ func (s *Summary) Print(w io.Writer) error {
 		nodes, s.Transport, s.Device, Counted(s.Workers, "thread")); err != nil {
 		return err
 	}
-	for _, row := range rows { // digits stand below each other, with their percent signs behind
+	for _, row := range rows { // digits are aligned, with the percent signs behind them
 		if len(row) > 1 && !strings.HasSuffix(row[1], "%") {
 			row[1] += "  "
 		}
@@ -364,7 +366,7 @@ func (s *Summary) Print(w io.Writer) error {
 	return err
 }
 
-// Counted writes a number of things.
+// Counted writes a number of things in words, such as "1 node" or "2 nodes".
 func Counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -296,7 +296,7 @@ func (a *Auto) Time() {
 }
 
 // Foreseen returns how many of the given number of later epochs are certain to keep the current
-// cache. During a trial these are the epochs of this trial.
+// cache. During a trial these are the epochs that are left of the trial.
 func (a *Auto) Foreseen(epochs int) int {
 	if a != nil && !a.done {
 		return min(epochs, a.left)

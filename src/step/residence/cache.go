@@ -17,7 +17,7 @@ import (
 // Position is where training stands: the epoch, from 1, and this rank's next minibatch in it.
 type Position struct{ Epoch, Item int }
 
-// Cache is the set of remote rows of which a rank keeps copies.
+// Cache is a rank's cache: the remote rows that the rank keeps copies of.
 type Cache struct {
 	Settings policy.Settings
 	Expected float64   // predicted rows that a step of all ranks transfers; 0 without a cache
@@ -266,8 +266,8 @@ func (s *Store) capacity(c *Cache, m *access.Graph) (int, error) {
 }
 
 // predict returns the rows that a step of all ranks is expected to fetch, by SALIENT++'s model.
-// Runs report it next to the counted rows. It is 0, which means none, if draws depend on the cache.
-// Collective.
+// Runs report it next to the counted rows. If draws depend on the cache, there is no such
+// prediction, and the result is 0. Collective.
 func (s *Store) predict(m *access.Graph, held []graph.VertexID) (float64, error) {
 	if s.Job.FavoursNear() {
 		return 0, nil

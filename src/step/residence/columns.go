@@ -11,9 +11,9 @@ import (
 var chunkBytes = 8 << 20
 
 // readColumns reads the rank's columns of all feature rows, if ranks hold columns. The files are
-// stored by rows, several to a page, so a rank that read its columns directly would read every page
-// of every part. Instead it reads the rows of its own parts, once and in order, and sends every
-// rank its columns of them:
+// stored by rows, several to a page. So a rank that read its columns directly would read every page
+// of every part. Instead each rank reads the rows of its own parts, once and in order, and sends
+// every other rank the columns that this rank needs:
 //
 //	rows of own parts    cut by columns        all-to-all         [N, columns]
 //	│ row v   │ ──────>  │ to 0 │ to 1 │ ...  ───────────>  from 0 | from 1 | ... in vertex order
@@ -74,8 +74,8 @@ func (s *Store) vertices(rank, lo, rows int) [2]int64 {
 	return [2]int64{min(end, first+int64(lo)), min(end, first+int64(lo+rows))}
 }
 
-// cutColumns copies bytes [a,b) of each row of the own vertices, and returns the number of bytes
-// copied.
+// cutColumns copies bytes [a,b) of each row of this rank's vertices, and returns the number of
+// bytes copied.
 func (s *Store) cutColumns(dst []byte, own [2]int64, a, b int) (n int) {
 	offsets, rowBytes := s.shards().Offsets, int64(s.shards().RowBytes())
 	for p := s.first; p < s.last; p++ {

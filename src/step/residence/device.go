@@ -28,18 +28,18 @@ type DeviceRows struct {
 	Rank int `json:"rank"`
 	// rows of its parts or, with `parallel.mode: push-pull`, of all parts, of its columns
 	Own int64 `json:"own_rows"`
-	// those in device memory
+	// rows of these in device memory
 	Resident int64 `json:"resident_rows"`
-	// why these
+	// how these were chosen
 	Order string `json:"order"`
 	// `copy` or `mapped`
 	Reads string `json:"reads"`
 	// what was measured, or why nothing was
 	Why string `json:"why"`
 
-	// measured before the choice, if both were tried
+	// rate of `copy`, if both were tried
 	Copied float64 `json:"copied_bytes_per_s,omitempty"`
-	// likewise
+	// rate of `mapped`, if both were tried
 	Mapped float64 `json:"mapped_bytes_per_s,omitempty"`
 }
 

@@ -137,9 +137,9 @@ func (s *Store) wantedOf(ahead iter.Seq[[]graph.VertexID], sampling *error) (
 	return all, nil
 }
 
-// planWindow sets how many minibatches the policy knows in advance: the configured number, or the
-// largest number that any rank plans and the memory of all ranks allows. It predicts the rows that
-// a step of all ranks fetches. Collective.
+// planWindow sets how many minibatches the policy knows in advance. This is the configured number.
+// If none is configured, it is the largest number that any rank plans, as far as the memory of all
+// ranks allows it. It predicts the rows that a step of all ranks fetches. Collective.
 func (s *Store) planWindow(kind *policy.Policy, setup *policy.Setup) (expected float64, err error) {
 	m, r, minibatches := setup.Graph, setup.Workload, s.Job.Epochs*s.Job.Items()
 	planned, waiting, rows, wanted := 1, int64(0), 0.0, setup.Settings.Window

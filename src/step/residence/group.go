@@ -15,8 +15,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// groupCache is one table in shared memory with the caches of all ranks of a node, which all of
-// them read. It implements exchange.SharedCache.
+// groupCache is one table in shared memory. It holds the caches of all ranks of a node, and all
+// these ranks read it. It implements exchange.SharedCache.
 //
 //	table  rank 0 of the node [S rows] | rank 1 [S rows] | ...     written once, each rank its own
 //	index  vertex ──> row of the rank's own copy, else of the copy of the first rank that has one

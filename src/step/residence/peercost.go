@@ -89,9 +89,10 @@ func peerRatio(own, peer, far float64) float64 {
 	return math.Round(100*min(1, max(0, (peer-own)/(far-own)))) / 100
 }
 
-// timeTable returns the seconds to gather a row of a table in shared memory from the rank's own
-// share (own) and from the share of the next rank on the node (peer), and to copy a row from the
-// host to a device with its own memory (bus; 0 for others). Collective.
+// timeTable returns three times, in seconds. The result own is the time to gather a row of a table
+// in shared memory from this rank's share, and peer the time to gather it from the share of the
+// node's next rank. The result bus is the time to copy a row from the host to a device with its own
+// memory, or 0 for other devices. Collective.
 func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err error) {
 	table, err := s.shareTable(node, rows)
 	if err != nil {

@@ -10,9 +10,9 @@ type Summary struct {
 	Alpha float64 `json:"alpha,omitempty"`
 	// rows that it can hold
 	Capacity int `json:"capacity_rows"`
-	// of these rows
+	// bytes of these rows
 	Bytes int64 `json:"bytes"`
-	// of index, scores and known accesses
+	// bytes of index, scores and known accesses
 	PolicyBytes int64 `json:"plan_bytes"`
 	// minibatches known in advance
 	Window int `json:"window,omitempty"`
@@ -30,7 +30,7 @@ type Summary struct {
 	PeerCost *PeerCost `json:"peer_cost,omitempty"`
 	// rows of a static cache in GPU memory, the fewest of any rank
 	DeviceRows int `json:"device_rows,omitempty"`
-	// why cached rows, or some peers', come from the host
+	// why cached or some peers' rows come from the host
 	HostReason string `json:"host_reason,omitempty"`
 	// what `auto` chose, why, and what it compared
 	Chosen string `json:"chosen,omitempty"`

@@ -25,9 +25,9 @@ type SumsChoice struct {
 	Sums string `json:"sums"`
 	// in words
 	Why string `json:"why"`
-	// bytes of a minibatch if rows alone travel, with ids
+	// bytes of a minibatch, with ids, if rows alone travel
 	RowBytes float64 `json:"row_bytes,omitempty"`
-	// and with sums
+	// bytes if sums travel too
 	SumBytes float64 `json:"sum_bytes,omitempty"`
 	// network time of the difference, as measured
 	Saved float64 `json:"saved_seconds,omitempty"`
@@ -37,8 +37,8 @@ type SumsChoice struct {
 
 func sumsOff(why string) *SumsChoice { return &SumsChoice{Sums: "off", Why: why} }
 
-// compare sets Sums by what sums save and cost, and Why. The argument perByte is the number of
-// seconds that the network takes for a byte.
+// compare sets the fields Sums and Why from what sums would save and cost. The argument perByte is
+// the number of seconds that the network takes for a byte.
 func (c *SumsChoice) compare(perByte float64) {
 	c.Saved = (c.RowBytes - c.SumBytes) * perByte
 	share := 0.0
