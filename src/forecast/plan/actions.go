@@ -125,7 +125,7 @@ func (p *planner) actsOf(t *Traffic, r *Rates) *acts {
 		idBytes, rowBytes = t.IDs/vectors, t.Bytes/vectors
 	}
 	for rank := range k {
-		i := rank * len(p.ranks) / k // the analysed rank that stands for this one
+		i := rank * len(p.ranks) / k // the analysed rank that represents this one
 		of, one := p.ranks[i], *p
 		one.ranks = p.ranks[i : i+1]
 		x := one.times(t, r)

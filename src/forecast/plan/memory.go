@@ -801,7 +801,7 @@ func (p *planner) rowBytes(l int) int {
 func (p *planner) chunk(r *rankPlan, l int, bounds [2]int64) (chunk, error) {
 	in, out := p.job.Model.Widths(l)
 	if p.mapsFirst(l) {
-		in = -out // a key of its own, because the chunk's rows are narrower
+		in = -out // another key, because the chunk's rows are narrower
 	}
 	key := [3]int64{int64(min(l, 1)), int64(in), bounds[0]}
 	c, made := r.chunks[key]

@@ -17,7 +17,7 @@ type Times struct {
 	trace.StepModel
 	Pipeline float64 `json:"t_pipeline"` // each stage works on another minibatch: depth 2 or more
 
-	Step  float64 `json:"step"`  // with the job's depth
+	Step  float64 `json:"step"`  // seconds of a step with the job's depth
 	Binds string  `json:"binds"` // the term that limits the step
 	// share of a step in which a rank's GPU neither draws nor makes input rows nor trains
 	Idle float64 `json:"idle_share,omitempty"`

@@ -459,7 +459,7 @@ func (n *node) placedSums(k int) {
 		}
 		hits.Peer = hits.PeerCached
 		l := t.lack(c, n.turns, d)
-		l.d.Cached -= hits.PeerCached // lack counts all as the rank's own
+		l.d.Cached -= hits.PeerCached // lack has counted all hits as the rank's own
 		l.d.PeerCached, l.d.Peer = l.d.PeerCached+hits.PeerCached, l.d.Peer+hits.Peer
 	}
 }

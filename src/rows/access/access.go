@@ -58,7 +58,7 @@ type Options struct {
 type Graph struct {
 	in, out    *graph.CSC
 	columns    columns
-	transposed bool // New made out, so Free frees it
+	transposed bool // New made the field out, so Free frees it
 	workers    int
 	cuts       []int // chunk i is the vertices cuts[i] to cuts[i+1]-1
 }

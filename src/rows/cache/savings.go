@@ -165,7 +165,7 @@ func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 			d.Misses++
 			saved = int(c.worth[at]) - wholeVector
 		} else {
-			c.free++ // counts the slot as free; serve takes this back if the row stays
+			c.free++ // the slot counts as free until serve finds that the row stays
 		}
 		best := float32(0)
 		next := c.next[at]

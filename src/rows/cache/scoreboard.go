@@ -44,7 +44,7 @@ const (
 	slotMask = math.MaxInt32
 	buffered = math.MinInt32
 	unscored = 0x7FC00000 // quiet NaN
-	infinity = 0x7F800000 // all scores are below this
+	infinity = 0x7F800000 // larger than any score
 	smallest = 0x00800000 // smallest normal float32; a smaller value is not a score
 )
 

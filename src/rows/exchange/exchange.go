@@ -187,7 +187,7 @@ type Exchange struct {
 	ranks    int
 	perRank  int // number of parts of each rank
 	parts    graph.PartIndex
-	first    graph.VertexID // first of this rank's vertices
+	first    graph.VertexID // first vertex of this rank
 	rows     int            // number of rows of this rank
 	scale    []float32
 	ends     []int64 // [N+1] Options.Ends for sparse rows; else nil
@@ -206,7 +206,7 @@ type Exchange struct {
 	kept     [2]int // the rows [kept[0], kept[1]) of the cache's table are cached by this rank
 	sums     *Sums
 	perKind  int            // number of counts that a message has for each kind of rows
-	choices  chan *choosing // memory that no plan uses at present
+	choices  chan *choosing // memory for choices that no plan uses at present
 	firsts   []int32        // [P] first row of the part among its owner's rows
 	ones     []int          // [K] 1 for every rank, because each rank gets one message
 	byRank   []int          // [K] the numbers of all ranks, ascending

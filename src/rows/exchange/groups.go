@@ -119,7 +119,7 @@ func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 			g.alone[k] = 1
 		}
 	}
-	found := len(p.Parts) // other ranks pass on the sources from this index on
+	found := len(p.Parts) // sources from this index on are passed on by other ranks
 	if r := &p.relayed; len(r.parts) > 0 {
 		found = r.own
 		for _, i := range r.read {

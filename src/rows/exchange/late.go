@@ -286,7 +286,7 @@ func (l *Late) listApart(x *Exchange) {
 	for half := range l.ids {
 		l.ids[half], l.at[half] = l.ids[half][:0], l.at[half][:0]
 	}
-	word, to := 0, 0 // the first id of a rank, and its first place
+	word, to := 0, 0 // index of the rank's first id, and its first place
 	for r, n := range l.read.apart {
 		bits, first := l.read.ofRank(r), x.offsets[r*x.perRank]
 		for place, id := range l.on.askIDs[word : word+n] {

@@ -61,8 +61,8 @@ type Plan struct {
 	starts   []int64   // for sparse rows: the entry at which each row of askIDs is received
 	choosing *choosing // memory for the choice, during Request
 	serving
-	relayed relayed  // see Relay
-	bought  purchase // see Node
+	relayed relayed  // rows passed on, after Relay
+	bought  purchase // rows bought for the node, with Options.Node
 }
 
 // Plan looks up every vertex of a frontier and fills p.Rows. The reference of a remote vertex is

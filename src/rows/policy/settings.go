@@ -27,7 +27,7 @@ type Settings struct {
 
 	Window  int     // lookahead: number of minibatches known in advance; 0 means that it is planned
 	Level   bool    // lookahead: fetch early if the next minibatch has more misses
-	Gamma   float64 // prefetch: decay of a score in a step that does not use the row, in (0, 1]
+	Gamma   float64 // prefetch: factor of a score in a step that does not use the row, in (0, 1]
 	Delta   int     // prefetch: number of minibatches between eviction rounds, >= 1
 	Leave   string  // prefetch: LeaveScore or LeaveUnused; "" is LeaveScore
 	Evict   bool    // prefetch: whether rows are ever replaced; if not, the first fill stays

@@ -50,7 +50,7 @@ type Session struct {
 	Job         *job.Job
 	Topology    *sample.Topology
 	Model       *nn.Model
-	Learned     *nn.Learned // rows of own vertices without features; empty if the model learns none
+	Learned     *nn.Learned // learned rows of this rank's vertices; empty if the model learns none
 
 	Store    *residence.Store
 	Cache    *residence.Cache

@@ -89,7 +89,7 @@ type underWay struct {
 	epoch   int
 	loss    float64 // sum over steps of the global loss, weighted by seeds
 	seeds   int
-	rows    trace.Counters // counts of this rank in the epoch, or since a restart in it
+	rows    trace.Counters // counts of this rank in the epoch, from its start or the last restart
 	waiting time.Duration
 	startup time.Duration  // wait for the first minibatch of the epoch, and of a restart in it
 	carried trace.Counters // on rank 0 the counts of all ranks before the restart

@@ -20,7 +20,7 @@ type Mode struct {
 // Refusal is a combination of settings that a job must not have.
 type Refusal struct {
 	Key, Value string // key and value of the refused setting
-	What       string // the setting that it cannot be combined with
+	What       string // the setting that Key cannot be combined with
 	Why        string
 	Cure       string // settings to choose instead of What
 	Other      string // other value of Key, which can be chosen instead; "" if there is none

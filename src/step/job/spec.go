@@ -28,7 +28,7 @@ import (
 // Spec describes a job. It is the same on all ranks of a run.
 type Spec struct {
 	Model     nn.Config // In, Out and Task are set from the parts
-	Links     LinkSpec  // for tasks about links
+	Links     LinkSpec  // settings for tasks about links
 	Optimizer nn.OptimizerOptions
 	Schedule  nn.Schedule // New sets its field Every from StepEpochs
 

@@ -55,7 +55,7 @@ const (
 // GradientOptions say how gradients are added over the ranks.
 type GradientOptions struct {
 	comm.SumOptions
-	Device    compute.Device // its memory has the gradients if it is an Accelerator
+	Device    compute.Device // if it is an Accelerator, the gradients are in its memory
 	Transport Transport      // for gradients in device memory; "" is TransportAuto
 }
 

@@ -69,10 +69,12 @@ type learnedOf struct {
 
 // ofLearned is a vertex type whose rows are learned.
 type ofLearned struct {
-	kind            int
-	first, vertices int // its vertices: index of the first in ids, and number
-	lo, read        int // its rows in the input of all types: index of the first, and number
-	at              int // its rows in the input of learned types: index of the first
+	kind int
+	// Index in ids of the type's first vertex (first), and number of its vertices.
+	first, vertices int
+	// Index of the type's first row in the input of all types (lo), and number of its rows (read).
+	lo, read int
+	at       int // index of the type's first row in the input of learned types
 }
 
 func (e *learnedOf) bytes() int64 {

@@ -32,11 +32,11 @@ type linked struct {
 type bucket struct {
 	all, own          []float32   // all: the gradients; own: this rank's slice of them
 	slices            []float32   // this rank's slice of the gradients of every rank
-	toOwners, fromAll [][]float32 // slices before they are added
-	toAll, fromOwners [][]float32 // slices after they are added
+	toOwners, fromAll [][]float32 // slices before they are added: sent to owners, received from all
+	toAll, fromOwners [][]float32 // slices after they are added: sent to all, received from owners
 	ready, done       compute.Event
 	errand            errand
-	told              chan error // the result of its errand
+	told              chan error // result of the errand that adds the bucket
 }
 
 // newLinked makes a reducer over a linkQueue. The reducer's close ends the queue and closes its

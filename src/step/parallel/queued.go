@@ -73,7 +73,7 @@ func (q *stepQueue) close() error {
 	if q == nil {
 		return nil
 	}
-	errs := []error{q.device.Sync()} // a result may be on its way
+	errs := []error{q.device.Sync()} // a result may still be on its way to the host
 	for i := range q.results {
 		if e := q.results[i].arrived; e != nil {
 			errs = append(errs, e.Free())

@@ -29,10 +29,11 @@ type shuffler struct {
 	layers    int       // number of layers of the model; the loss counts as the layer after them
 	send, got []float32 // [W, width] in device memory: rows or gradients on their way
 
-	minibatch      *Minibatch // minibatch whose layers run; gather reads it
-	phases         Phases
-	sums, gathered []float32 // [n] sums of this rank, and [S,n] of all ranks, in host memory
-	counts         []int     // [S] n for every rank of the group
+	minibatch *Minibatch // minibatch whose layers run; gather reads it
+	phases    Phases
+	// Sums of this rank, [n], and gathered sums of all ranks of the group, [S,n]; in host memory.
+	sums, gathered []float32
+	counts         []int // [S] n for every rank of the group
 }
 
 // newShuffler makes the communicator of the drawer's group. Collective.

@@ -87,9 +87,9 @@ func (r mates) counters(m *Minibatch, c *trace.Counters) {
 
 // sharing is the state of a minibatch that several ranks make together.
 type sharing struct {
-	loaded int64 // number of own feature rows that any rank reads
+	loaded int64 // number of this rank's feature rows that any rank reads
 
-	own  []graph.VertexID  // own seeds
+	own  []graph.VertexID  // seeds that this rank owns
 	hops []sample.Crossing // what crosses ranks in each hop, from the seeds on
 	// shuffle index of each layer except 0, whose rows the exchange sends
 	moves       []move

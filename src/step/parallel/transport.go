@@ -39,10 +39,10 @@ var linkTimeout = 2 * time.Minute
 
 // capabilities is what each rank tells all others about itself before they choose a transport.
 type capabilities struct {
-	Device string       // ID of its device; "" if it cannot be linked
+	Device string       // ID of the rank's device; "" if it cannot be linked
 	NCCL   string       // version of NCCL
 	Fault  string       // why there is no NCCL
-	MPI    comm.Support // for messages in device memory
+	MPI    comm.Support // what MPI can do with messages in device memory
 	Shared bool         // ranks are goroutines of one process
 }
 

@@ -74,7 +74,7 @@ func (s *Store) holdRows(node comm.Comm, device compute.Accelerator, table, firs
 			why = e.Error()
 		}
 	}
-	return why, node.StartBarrier().Wait() // before any rank frees its rows
+	return why, node.StartBarrier().Wait() // no rank may free its rows before all are here
 }
 
 // summariseCards records where the rows of a cache lie for devices with their own memory. It

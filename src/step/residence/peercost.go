@@ -139,7 +139,7 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err
 	if peer, err = from(next); err != nil {
 		return 0, 0, 0, err
 	}
-	return own, peer, 0, node.StartBarrier().Wait() // before the first rank unmaps the table
+	return own, peer, 0, node.StartBarrier().Wait() // the table stays until all ranks have read it
 }
 
 // timeCards returns the seconds to copy a row of refs to this device from a peer's device (0
