@@ -21,6 +21,6 @@ type TimeModel struct {
 type Adapted struct {
 	// factor of each epoch
 	Factors []float64 `json:"factors"`
-	// share of loading, from counts and the config's rates, behind the next factor
+	// share of loading, computed from counts and the config's rates; decides the next factor
 	Shares []float64 `json:"loading_shares"`
 }
