@@ -878,10 +878,9 @@ type chunking struct {
 // more chunks pass, the closer the assumption is to their maximum. Sampled chunks that are small
 // beside the others are left out, because most of their bytes do not depend on their rows.
 func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
-	// A hub is a vertex that is a chunk of its own, because it has more rows than the budget. The
-	// variables are bytes of a row: most is the maximum and sum the sum over the sampled chunks
-	// that are no hubs, usual becomes the estimate for such chunks, and hub is the maximum over
-	// hubs.
+	// All four are bytes of a row. The first three are of sampled chunks within the budget: most is
+	// the maximum, sum the sum and usual first their number, then the estimate for such a chunk.
+	// The last is the maximum of the chunks that exceed the budget, which have one vertex each.
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0
 	// number of rows of the largest sampled chunk that is no hub
 	largest := int64(0)

@@ -12,7 +12,7 @@ import (
 type Sampling struct {
 	Asked float64 `json:"asked_vertices"`   // vertices that ranks ask others to draw for
 	Drawn float64 `json:"drawn_neighbours"` // neighbours that come back
-	Bytes float64 `json:"sampling_bytes"`   // sent for it: counts, words, ids, sizes, neighbours
+	Bytes float64 `json:"sampling_bytes"`   // bytes sent: counts, words, ids, sizes, neighbours
 
 	busiest float64 // bytes that the busiest rank sends; on average it receives the same number
 }

@@ -316,7 +316,7 @@ func (p *planner) sizedEdges(rank, ranks int) int64 {
 			p.shards.Vertices)) * float64(end-first))
 	}
 	most, least, offsets := int64(0), p.shards.Edges, p.shards.Offsets
-	// the number of edges of each part is not known
+	// without the edges of each part, a group may have all edges or none
 	if len(p.shards.Report.Parts) != p.shards.Parts {
 		most, least = least, most
 	}

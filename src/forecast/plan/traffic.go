@@ -56,7 +56,7 @@ type Traffic struct {
 	sumBytes float64   // bytes of the sums that the analysed ranks receive in a step
 	held     int64     // bytes of the rows in the fullest cache
 	received []float64 // [analysed ranks] number of rows and sums received from other nodes
-	// [analysed ranks] received, and the rows that other ranks of the node fetch and pass on
+	// [analysed ranks] the same, plus what other ranks of the node fetch and pass on
 	gets        []float64
 	deciding    float64 // seconds that the policy takes for a minibatch; 0 if not measured
 	policyBytes int64   // bytes of memory of the policy
@@ -368,8 +368,8 @@ func (p *planner) placed(r *rankPlan, kind *policy.Policy, c *policy.Settings,
 	}}, nil
 }
 
-// nodeScore returns the scores that the ranks of a node have in common. It keeps the last result,
-// because the ranks of a node are analysed one after the other.
+// nodeScore returns the scores by which the ranks of a node choose rows together. It keeps the last
+// result, because the ranks of a node are analysed one after the other.
 func (p *planner) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error) {
 	k := &p.together
 	if k.score != nil && k.policy == kind && k.first == ranks[0] {
