@@ -153,7 +153,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 		if p.Static() {
 			ranking = max(ranking, 4*n+scratch)
 			for _, rows := range capacity {
-				// a static policy is then played step by step too
+				// a static policy is then played step by step, like a dynamic one
 				if (s.job.Sums || s.byNode()) && !p.None() {
 					bytes += p.Bytes(policy.Size{Vertices: n, Rows: int64(rows)})
 				}
