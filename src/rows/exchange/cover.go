@@ -142,7 +142,7 @@ func (c *cover) push(g int32) {
 	}
 }
 
-// How certain settle must be of a decision.
+// How certain a decision of settle must be.
 const (
 	certain = iota // some minimum cover agrees with it
 	// Some minimum cover would agree if a sum cost only the bytes of its vector, without ids.

@@ -319,7 +319,7 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 // the parts of the early rows, and afterwards the places where they land. The sums requested from
 // an owner come after its rows.
 func (x *Exchange) group(p *Plan, early []graph.VertexID) {
-	next, landing, parts := 0, 0, len(x.base) // landing counts units
+	next, landing, parts := 0, 0, len(x.base) // landing is in units of x.unit bytes
 	p.landing = mem.Grow(p.landing[:0], parts)
 	for _, r := range x.owners() {
 		begin, landed := next, landing
