@@ -55,7 +55,7 @@ func (h *History) Free() {
 type Player struct {
 	policy *Policy
 	setup  Setup
-	opens  *History     // history by which to open (OpenBy); nil means the one given to Advance
+	opens  *History     // the history from which Open reads (OpenBy); nil: that of Advance
 	cache  cache.Policy // nil until the policy is open
 	fed    int          // number of minibatches fed so far
 	next   int          // number of the next minibatch to decide about
