@@ -19,7 +19,8 @@ type metered struct {
 	unknown [energy.NumKinds]string
 
 	epochs, seeds int
-	// Joules of all nodes: epoch has those of the complete epochs, all those since the first step.
+	// Joules of all nodes: the field epoch sums up the complete epochs, the field all everything
+	// since the first step.
 	epoch, all [energy.NumKinds]float64
 }
 
