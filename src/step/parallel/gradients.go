@@ -35,7 +35,7 @@ type Gradients struct {
 // reducer sums gradients where they lie, in host or device memory.
 type reducer interface {
 	hold(first bool) error     // adds a minibatch's gradients to the held ones, or holds the first
-	start(l int, holding bool) // begins the sum of a layer's bucket, with what is held
+	start(l int, holding bool) // begins the sum of a layer's bucket, after adding the held ones
 	wait() error               // returns after all sums, with the first error of a sum or of start
 	reproducible() bool        // whether sums are added in rank order
 	sent() int64               // bytes that all ranks have sent each other for the sums

@@ -58,7 +58,7 @@ type learnedOf struct {
 	read    int     // number of rows that the input layer reads of all learned types
 	own     []int32 // vertices of ids that this rank owns
 	plan    exchange.Plan
-	halves  [2]exchange.Plan // where ranks of a node fetch as one: early rows, late rows
+	halves  [2]exchange.Plan // set if ranks of a node fetch as one: early rows, late rows
 	late    exchange.Late
 	waits   bool         // some rank may have late rows
 	means   learnedMeans // means of the rows of types that are averaged

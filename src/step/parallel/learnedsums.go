@@ -23,7 +23,8 @@ type learnedGiven struct {
 	indices []int32
 }
 
-// list lists the gradients that come back for what other ranks ask. O(rows and members).
+// list lists the gradients that come back for the rows and sums that other ranks ask for. O(rows
+// and members).
 func (s *learnedGiven) list(l *exchange.Late, ranks int, room *ownPlaces) {
 	n := 0
 	for rank := range ranks {

@@ -100,7 +100,7 @@ func (p *columnRows) counters(m *Minibatch) (trace.Counters, error) {
 	return trace.Counters{Frontier: n, Local: n, Loaded: n}, err
 }
 
-// pushed is what a rank keeps of all ranks' input hops.
+// pushed holds the input hops of all ranks, as far as this rank needs them.
 type pushed struct {
 	p        *columnRows
 	size     []int64 // [3K] size of the own hop (sources, destinations, edges), once for each rank
