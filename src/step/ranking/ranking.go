@@ -67,7 +67,7 @@ type Purpose struct {
 	Global   [2]bool          `json:"global"`            // whether batch and seeds are global
 	PerPart  bool             `json:"per_part"`          // whether each part has a stream
 	Seed     uint64           `json:"seed"`              // 0 unless the policy counts accesses
-	Epochs   int              `json:"epochs"`            // 0 unless the policy counts them
+	Epochs   int              `json:"epochs"`            // 0 unless the policy counts accesses
 	Kind     string           `json:"sample_kind"`       // kind of sampling
 	Numbers  *sample.Numbers  `json:"numbers,omitempty"` // nil unless LABOR draws by them
 }
