@@ -7,7 +7,7 @@ import (
 )
 
 // OpenEdgeRows makes the exchange for the feature rows of edges. The id of an edge is its position
-// in the whole topology. The rank that owns the edge's target has its row. Collective.
+// in the whole topology. The rank that owns the edge's target has the edge's row. Collective.
 func (s *Store) OpenEdgeRows() (*exchange.Fetcher, error) {
 	if err := comm.Agree(s.Comm, s.mapEdgeRows()); err != nil {
 		return nil, err

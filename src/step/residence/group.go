@@ -93,7 +93,7 @@ func (s *Store) openGroup(c *Cache, m *access.Graph) error {
 	if err := s.fetchRows(own, table{rows, []int{len(own)}}); err != nil {
 		return fmt.Errorf("filling the cache: %w", err)
 	}
-	if err = node.StartBarrier().Wait(); err != nil { // all rows are written before a peer reads one
+	if err = node.StartBarrier().Wait(); err != nil { // rows are written before a peer reads them
 		return err
 	}
 	err = s.holdCache(c, node, g.first, rows)
