@@ -589,7 +589,7 @@ func (p *planner) readsInPlace(l int) bool {
 // spanBytes returns the most bytes for the vertices of layer l that are reduced in one go: for
 // their aggregates and edges. If the rows are not in memory in the device's type, it adds the rows
 // of the vertices themselves, and the references to rows. It enlarges the argument largest to all
-// vertices of the layer, because the layer may compute them in one go.
+// vertices that are reduced in one go, because the layer may compute them in one go.
 func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	cols, out := p.job.Model.Widths(l)
 	size := p.job.Stored.Size()
@@ -878,9 +878,9 @@ type chunking struct {
 // more chunks pass, the closer the assumption is to their maximum. Sampled chunks that are small
 // beside the others are left out, because most of their bytes do not depend on their rows.
 func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
-	// All four are bytes of a row. The first three are of sampled chunks within the budget: most is
-	// the maximum, sum the sum and usual first their number, then the estimate for such a chunk.
-	// The last is the maximum of the chunks that exceed the budget, which have one vertex each.
+	// Bytes of a row. A hub is a chunk of one vertex that exceeds the budget. Of the sampled chunks
+	// that are no hubs, most is the maximum and sum the sum; usual is first the number of these
+	// chunks, then the estimate for one. The variable hub is the maximum of the sampled hubs.
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0
 	// number of rows of the largest sampled chunk that is no hub
 	largest := int64(0)

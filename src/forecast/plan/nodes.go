@@ -229,7 +229,7 @@ func (p *planner) shareOthers(r *rankPlan) error {
 
 // onceOf returns the number of fetched rows divided by the number of read rows. A row is read as
 // often as the lists have it. It is fetched once for each list that has it. The argument near is
-// the number of further rows that each rank reads and fetches for itself.
+// the number of further reads of all ranks, each of which is also a fetch.
 func onceOf(lists [][]graph.VertexID, near int) float64 {
 	once, all := near, near
 	for _, ids := range lists {

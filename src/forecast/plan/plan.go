@@ -174,23 +174,24 @@ type Prediction struct {
 	Minibatch   Minibatch `json:"minibatch"`
 	Traffic     Traffic   `json:"traffic"`
 	Collectives int       `json:"rounds_per_step"` // number of collectives that a rank starts
-	Gradients   int64     `json:"gradient_bytes"`  // bytes that all ranks send
+	Gradients   int64     `json:"gradient_bytes"`  // bytes that all ranks send in a step
 	Sampling    *Sampling `json:"rounds,omitempty"`
-	// set only if ranks share minibatches or hold columns
+	// set only if ranks share minibatches, hold columns or learn rows
 	Shuffles   *Shuffles     `json:"shuffles,omitempty"`
 	Memory     trace.Memory  `json:"memory"`
 	MemoryRank int64         `json:"memory_per_rank"`
 	MemoryNode int64         `json:"memory_per_node"` // shared memory of a node counts once
 	MemoryHas  int64         `json:"memory_of_a_node,omitempty"`
 	Device     *DeviceMemory `json:"device_memory,omitempty"`
-	Draws      *Draws        `json:"draws,omitempty"` // set only for GPUs
+	Draws      *Draws        `json:"draws,omitempty"` // set only for a job with GPUs
 	Rates      Rates         `json:"rates"`
 	Times      Times         `json:"seconds_per_step"`
 	Curve      []Point       `json:"cache_sizes"`
 	Suggestion *Suggestion   `json:"suggestion,omitempty"`
 	Notes      []string      `json:"notes,omitempty"`
 
-	// The plan is made from sizes alone. Then only traffic and gradients have times.
+	// Sizes says that the plan is made from sizes alone. Then only traffic and gradients have
+	// times.
 	Sizes bool `json:"sizes_alone,omitempty"`
 }
 

@@ -62,7 +62,7 @@ func (a *accesses) step(i int) []graph.VertexID {
 	return a.ids[at:a.ends[i]]
 }
 
-// played holds what a policy needs for its decisions, and how many rows its cache holds at first.
+// played holds the time and memory that a policy takes, and how many rows its cache holds at first.
 type played struct {
 	held    int     // number of rows in the cache before the first step
 	seconds float64 // mean time that the policy takes for a minibatch

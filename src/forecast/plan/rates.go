@@ -21,7 +21,7 @@ type Rates struct {
 	Sample  float64 `json:"sample_edges_per_s"`  // edges drawn by one goroutine
 	Lookups float64 `json:"lookups_per_s"`       // rows located by one goroutine
 	Rows    float64 `json:"rows_per_s"`          // feature rows averaged or copied by one goroutine
-	Flops   float64 `json:"flop_per_s"`          // matrix operations a second, in a step
+	Flops   float64 `json:"flop_per_s"`          // flop of matrix products / seconds of a step
 	Network float64 `json:"network_bytes_per_s"` // of a node's link, in each direction
 
 	// Peak is the measured peak of the device's multiply-adds in the job's precision, on all its

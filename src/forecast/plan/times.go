@@ -265,8 +265,8 @@ func (p *planner) sizes(out *Prediction) error {
 	return nil
 }
 
-// near is how much longer a step may take than one without remote rows, as a factor, if the network
-// still counts as hidden.
+// near is the largest ratio between the time of a step and that of a step without remote rows at
+// which the network counts as hidden.
 const near = 1.02
 
 // suggest returns the smallest cache that hides the network or, if none does, the fastest cache

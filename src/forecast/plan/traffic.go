@@ -45,8 +45,8 @@ type Traffic struct {
 	EdgeBytes  float64 `json:"edge_bytes,omitempty"`
 	EdgeShared float64 `json:"shared_edge_rows,omitempty"` // fetched by another rank of the node
 
-	// Counted is the number of minibatches of a rank that were played. It is 0 if there is a
-	// formula.
+	// Counted is the number of minibatches of a rank that were played. It is 0 if a formula has
+	// given the traffic instead.
 	Counted int `json:"counted_minibatches,omitempty"`
 
 	// Types has Reads and Rows for each vertex type, if there are types.
@@ -56,7 +56,7 @@ type Traffic struct {
 	sumBytes float64   // bytes of the sums that the analysed ranks receive in a step
 	held     int64     // bytes of the rows in the fullest cache
 	received []float64 // [analysed ranks] number of rows and sums received from other nodes
-	// [analysed ranks] the same, plus what other ranks of the node fetch and pass on
+	// [analysed ranks] received, plus the rows that other ranks of the node fetch and pass on
 	gets        []float64
 	deciding    float64 // seconds that the policy takes for a minibatch; 0 if not measured
 	policyBytes int64   // bytes of memory of the policy
@@ -270,7 +270,7 @@ type fetch struct {
 	peer      float64 // number of rows found in the caches of other ranks of the node
 	shared    float64 // number of rows that other ranks of the node fetch and pass on
 	held      int     // number of rows for which the cache needs room
-	heldBytes int64
+	heldBytes int64   // bytes of these rows
 	window    int
 	counted   int
 	deciding  float64

@@ -21,8 +21,8 @@ type trial struct {
 	*parallel.Trial
 	device  *sender // counts what goes to a GPU; nil if the CPUs train
 	related bool    // layers tell the relations of edges apart
-	// The numbers of a shape determine what a minibatch takes. So a minibatch that is no larger
-	// than a prepared one need not be prepared.
+	// Whether the numbers of a shape determine what a minibatch takes. If so, a minibatch that is
+	// no larger than a prepared one need not be prepared.
 	plain bool
 	self  bool // layers read an edge from each vertex to itself
 	// Numbers of the largest shape for which there is room so far. The entry true is for trained

@@ -75,9 +75,9 @@ func (s *Simulation) bytes(ranks, each int, u used, capacity []int) int64 {
 
 // nodesBytes returns the memory if the ranks of a node fetch as one. It is the memory of all ranks
 // of the nodes that are counted at a time, and of these nodes themselves. For each vertex, a node
-// keeps the last turn in which the vertex was read, the vertex's place in the list of that turn,
-// and the number of turns that read the vertex. It also keeps the scores of first fills, and the
-// rows that minibatches lack until all ranks have decided about them.
+// keeps the latest pass over lists that met the vertex, the vertex's place in the list of that
+// pass, and the number of turns that read the vertex. It also keeps the scores of first fills, and
+// the rows that minibatches lack until all ranks have decided about them.
 func (s *Simulation) nodesBytes(together, each int, u used, capacity []int) int64 {
 	n, ranks, rows := s.shards.Vertices, int64(s.mostRanks()), int64(0)
 	node := 12 * n

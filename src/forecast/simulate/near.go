@@ -97,9 +97,9 @@ type nearRank struct {
 }
 
 // nearReads counts reads over an epoch. The field read is the number of reads of vertices that are
-// not local. Of these, peer find the row in the cache of a peer, and far are fetched. The field
-// bytes is the bytes of the fetched rows, if rows differ in size. The field edges is the number of
-// sampled edges.
+// not local. The field peer is the number of these reads that find the row in the cache of a peer,
+// and the field far the number of fetched rows. The field bytes is the bytes of the fetched rows,
+// if rows differ in size. The field edges is the number of sampled edges.
 type nearReads struct{ read, peer, far, bytes, edges int64 }
 
 func (n *nearReads) add(o nearReads) {
@@ -158,8 +158,8 @@ func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	return err
 }
 
-// count counts the reads of an epoch. Near vertices are drawn with factor times the probability of
-// others.
+// count counts the reads of an epoch. The argument factor is the probability of drawing a near
+// vertex, divided by the probability of drawing another vertex.
 func (n *nearRank) count(epoch int, factor float64, workers int) error {
 	n.reads = nearReads{}
 	d := draws{first: epoch, last: epoch, near: n.near, favour: factor}

@@ -90,8 +90,8 @@ type seller struct {
 	// ring of the latest turns: for each wanted row, 1 if the seller's own rank wants it
 	self [][]uint8
 	n    int // number of turns so far
-	// If owners send sums: all remote vertices that the node reads in the first turns. The caches
-	// are opened by them.
+	// If owners send sums: in the first turns, all vertices that the node wants from this rank,
+	// even those that sums replace. The policies read them when they open.
 	opening *policy.History
 }
 

@@ -203,7 +203,7 @@ func (r *Result) factors(p, size int) (text string) {
 }
 
 // rounds returns a table for a policy that has eviction rounds. It has the buffer hit rate before
-// the first round, and between later rounds.
+// the first round, and in the intervals that follow some of the rounds.
 func (r *Result) rounds(header func(name string) []string) [][]string {
 	p := slices.IndexFunc(r.Options.Policies,
 		func(p string) bool { return r.Options.Policy(p).Rounds })

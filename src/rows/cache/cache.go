@@ -45,8 +45,7 @@ type Policy interface {
 	// must have been called for the next Window minibatches after it. If fewer remain in the run,
 	// it must have been called for all of them. A policy without a window ignores what it is fed.
 	Feed(remote []graph.VertexID, worth []uint8)
-	// Step decides for the remote vertices of the next step, which are distinct. The decision d is
-	// overwritten.
+	// Step decides for the remote vertices of the next step, which are distinct. It overwrites d.
 	Step(remote []graph.VertexID, d *Decision)
 	// Slots returns the number of rows of the table.
 	Slots() int
@@ -74,8 +73,7 @@ type Decision struct {
 
 	Misses    int // number of entries of Slot that are -1
 	Evictions int // number of rows that are overwritten
-	// Number of rows that enter the cache in an eviction round. Each of them is a miss or an early
-	// row.
+	// Number of rows that enter in an eviction round; each is a miss or an early row.
 	Replacements int
 }
 

@@ -38,8 +38,7 @@ func (k IndexKind) dense(vertices, keys int) bool {
 	return k == IndexDense || k == IndexAuto && vertices*4 <= keys*denseBytes
 }
 
-// tableBits returns the base-2 logarithm of the number of entries of a hash with room for the given
-// number of keys.
+// tableBits returns log2 of the number of entries of a hash with room for this number of keys.
 func tableBits(keys int) int { return bits.Len(uint(max(2*keys, 64) - 1)) }
 
 // IndexBytes returns the memory of an index that NewIndex makes by IndexAuto.
@@ -157,8 +156,7 @@ func (x *Index) lookup(ids []graph.VertexID, slots []int32) (misses int) {
 	return misses
 }
 
-// touch reads array at the given positions into the processor's cache. The result means nothing; it
-// only keeps the compiler from leaving out the reads.
+// touch reads array at the given positions into the processor's cache. The result has no meaning.
 //
 //go:noinline
 func touch[E, T ~int32](array []E, at []T) (any E) {

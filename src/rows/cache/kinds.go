@@ -57,7 +57,8 @@ func (c *ByKind) Window() (most int) {
 	return most
 }
 
-// Feed implements Policy. It ignores the worth of rows, as if each cached row saved a whole vector.
+// Feed implements Policy. It ignores the worth of rows: rows of several kinds are never summed, so
+// each cached row saves a whole vector.
 func (c *ByKind) Feed(remote []graph.VertexID, _ []uint8) {
 	if c.Window() == 0 {
 		return

@@ -177,7 +177,7 @@ func (p *Prefetch) Step(remote []graph.VertexID, d *Decision) {
 	}
 }
 
-// score returns the logarithm of the S_E of a slot. (The inner conversion to float64 keeps
+// score returns the logarithm of the S_E of a slot. (The conversion of the product to float64 keeps
 // compilers from fusing multiplication and subtraction, which would give other bits on some
 // machines.)
 func (p *Prefetch) score(slot int32) float64 {

@@ -14,8 +14,8 @@ import (
 // group are cached. A row that is to be kept must also come as a row, although a sum might have
 // been enough.
 //
-// Of the rows that a step reads, it keeps those that save most for each step that they stay in a
-// slot. This is a row's rate, and the best j for the row's next uses in the window counts:
+// Of the rows that a step reads, it keeps those with the highest rates. The rate of a row is what
+// it saves for each step that it stays in a slot, up to the best of its next uses in the window:
 //
 //	rate = max over j of (worth(use 1) + ... + worth(use j) - fee) / (step(use j) - this step)
 //

@@ -28,8 +28,7 @@
 // messages, the ids of members follow the ids of rows, and sums follow rows. The edges are
 // rewritten so that they read a sum like a row.
 //
-// With Options.Node, a row that several ranks of a node read is requested from its owner once and
-// passed on within the node (nodes.go).
+// With Options.Node, the ranks of a node request each row once, and pass it on (nodes.go).
 //
 // Without Node, no row is copied twice or permuted: readers follow the references in Plan.Rows
 // (docs/design/05-rows-stay-where-they-lie.md). Because requests are grouped by part, the owner
@@ -108,8 +107,7 @@ type Options struct {
 	// of all kinds. A SharedCache allows only one.
 	Kinds []Kind
 	Scale []float32 // [Cols] for rows of type compute.Int8: see compute.Rows.Scale
-	// Ends [N+1] is set for sparse rows (see compute.Rows). It must be nil with a SharedCache,
-	// Buffer or Sums.
+	// Ends [N+1] is set for sparse rows (see compute.Rows); not with SharedCache, Buffer or Sums.
 	Ends []int64
 	// Kept [len(Kinds)] is the number of rows of each kind in the table of Cache, or in Buffer (see
 	// CutTable). It is used only if there are several kinds.
@@ -213,8 +211,7 @@ type Exchange struct {
 	node     *buying        // nil if each rank fetches for itself
 	planning bool           // NewPlanning made this exchange, so tables have no rows
 
-	// Number of the first table of received rows, number of the first table of sums, and the number
-	// of all tables.
+	// Number of the first table of received rows, that of the first of sums, and count of tables.
 	received, summed, numTables int
 }
 

@@ -89,9 +89,8 @@ func (p *expected) Expect() ([]byte, []int, error) {
 const cure = "the two ranks read different parts, or memory is damaged: give all ranks the same " +
 	"directory of parts, and run `halognn check` on it"
 
-// Asked returns the rows that others request, counted from this rank's first vertex. The result is
-// valid from the time when StartAsk's request is complete until SliceRows, which checks and
-// overwrites the rows' numbers.
+// Asked returns the rows that others request, counted from this rank's first vertex. It is valid
+// from the end of StartAsk's request until SliceRows, which checks and overwrites the row numbers.
 func (p *Plan) Asked() []int32 { return p.wantIDs }
 
 // SliceRows copies the rows that others request into one buffer, in the order of the requests, and

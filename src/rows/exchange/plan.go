@@ -136,16 +136,14 @@ func (x *Exchange) Keep(p *Plan, n, slot int) {
 		return
 	}
 	from := p.Landed(n)
-	// If rows are of several kinds, there is a table of received rows for each part, so the number
-	// of the table gives the kind.
+	// Received rows of several kinds have a table for each part, whose number gives the kind.
 	part := from.Table() - x.received
 	size := x.rowBytesOf(part)
 	copy(x.tables[x.tableOf(part)][slot*size:(slot+1)*size],
 		p.Rows.Tables[from.Table()][from.Row()*size:])
 }
 
-// place looks up every vertex. It finds out whether its row is in an own part, in a peer's part, in
-// the cache, or missing.
+// place looks up every vertex: its row is in an own part, a peer's part, the cache, or missing.
 func (x *Exchange) place(p *Plan, ids []graph.VertexID) error {
 	x.size(p, len(ids))
 	remote, err := x.locate(p, ids)
@@ -313,11 +311,10 @@ func (x *Exchange) lookUp(p *Plan, ids []graph.VertexID, remote int) int {
 	return left
 }
 
-// group sorts the remote vertices by the part that owns them, in one counting pass. Within a part
-// they are in frontier order. It sets the reference of each vertex to the place of its row in the
-// receive buffer. The early rows of a part come after its other rows. Before the call p.early has
-// the parts of the early rows, and afterwards the places where they land. The sums requested from
-// an owner come after its rows.
+// group sorts the remote vertices by owning part in one counting pass, in frontier order within a
+// part. It sets each reference to the row's place in the receive buffer. The early rows of a part
+// come after its other rows: p.early has their parts before the call, and their places after it.
+// The sums requested from an owner come after its rows.
 func (x *Exchange) group(p *Plan, early []graph.VertexID) {
 	next, landing, parts := 0, 0, len(x.base) // landing is in units of x.unit bytes
 	p.landing = mem.Grow(p.landing[:0], parts)

@@ -9,7 +9,7 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// The ranks of a group divide all rows that the group reads among each other, so that no row is
+// The ranks of a group divide among themselves all rows that any of them reads, so that no row is
 // fetched twice for the group. Each rank plans and fetches the rows of its share, and passes them
 // on to the ranks of the group that read them.
 //

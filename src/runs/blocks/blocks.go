@@ -40,7 +40,7 @@ type Index struct {
 	Optimizer     Optimizer `json:"optimizer"`
 	BlocksDigest  string    `json:"blocks_digest"` // digest of the minibatches written
 	Types         []Type    `json:"types,omitempty"`
-	Relations     []string  `json:"relations,omitempty"` // in the order of ends-l
+	Relations     []string  `json:"relations,omitempty"` // of Types, in the order of ends-l
 	Minibatches   []Item    `json:"minibatches"`         // in the order of training
 }
 

@@ -48,8 +48,8 @@ func (c *Config) fittingPolicy() string {
 // read these keys. Policy auto chooses the other keys that only some policies read.
 var autoReads = []string{"halo_hops", "scores", "window", "level"}
 
-// Readers returns the cache policies that read a key. It returns nil if the key is not in the
-// section cache, or if every policy reads it.
+// Readers returns the cache policies that read a key which others ignore (Policy.Reads). It returns
+// nil if the key is not in the section cache, or if no policy lists it there.
 func Readers(key string) []string {
 	name, ours := strings.CutPrefix(key, "cache.")
 	if !ours {

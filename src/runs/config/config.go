@@ -28,8 +28,8 @@ type Config struct {
 		Verify string // hashes or sizes
 		Split  int    // index of the split; 0 is the first, by which parts are balanced
 	}
-	// Job has the fields of the job that keys set. The method Spec adds the fields that follow from
-	// several keys.
+	// Job has the fields of the job that keys set. The method Spec adds what follows from other
+	// keys, such as Drawn, Sums and Nodes.
 	Job      job.Spec
 	Drawn    Drawn
 	Sums     string // SumsOff, SumsOn or SumsAuto

@@ -46,8 +46,8 @@ func MetricText(metric string, m Metric) string {
 	return strconv.FormatFloat(100*m.Value, 'f', 2, 64) + " %"
 }
 
-// MetricOf returns a Metric with the value. If the labels that the tally of has counted give m no
-// value, it returns the reason instead.
+// MetricOf returns a Metric with the value. If the labels counted in the argument of give m no
+// value, the Metric has the reason instead.
 func MetricOf(m *task.Metric, of *task.Tally, value float64) Metric {
 	if why := m.Why(of); why != "" {
 		return Metric{Why: why}

@@ -1,6 +1,5 @@
 // Package session holds what one rank needs to run minibatches through a model, in training or
-// inference. This is the job, the model, the feature rows in memory, and the pipe that prepares
-// minibatches.
+// inference: the job, the model, feature rows in memory, and the pipe that prepares minibatches.
 //
 //	New ──> OpenModel  job, model                  needs no other rank
 //	        OpenStore  feature rows in memory; OpenDevice: those that a device copies or maps

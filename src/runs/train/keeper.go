@@ -39,7 +39,7 @@ type share struct {
 	Seconds     float64
 	Waiting     float64
 	Startup     float64
-	Busy        float64 // busy fraction of the rank's CPUs, over the same time
+	Busy        float64 // busy fraction of the rank's CPUs in the epoch, or since a restart in it
 	CPUs        float64 // CPUs of the rank
 	// Energy of the rank's node: in the epoch (from the restart, if there was one within it), and
 	// in the run.

@@ -13,7 +13,7 @@ import (
 // nearness is the state of sample.locality in a run. With this setting, ranks draw vertices whose
 // rows they already have with a higher probability than others.
 type nearness struct {
-	held   string     // digest of the vertices whose rows the rank has; "" without locality
+	held   string     // digest of the vertices at hand of all ranks; "" if draws depend on none
 	factor job.Factor // factor of the epoch under way, or of the next one
 	record.Adapted
 }

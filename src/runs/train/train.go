@@ -319,8 +319,7 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 	}
-	// The state is saved before the final test, because this may take long: if it fails, the
-	// training must not be lost.
+	// Save before the final test, which may take long: if it fails, the training must not be lost.
 	if err := r.save(r.epoch+1, 0, true); err != nil {
 		return err
 	}

@@ -357,7 +357,7 @@ func (j *Job) Offsets() []int64 { return j.first }
 func (j *Job) AllInMemory() bool { return j.Nodes() == 1 && !j.Cache.FromFiles() }
 
 // FavoursNear reports whether training draws vertices whose rows the rank already has with a higher
-// probability than others. If all ranks are on one node, it has all rows, so it favours none.
+// probability than others. If all rows are in the memory of one node, it favours none.
 func (j *Job) FavoursNear() bool { return j.Locality.Favours() && j.Reads() && !j.AllInMemory() }
 
 // Local returns the vertices whose rows a rank does not fetch: the vertices of its own parts or
@@ -423,9 +423,9 @@ func (j *Job) rangesOf(ranks []int) (all []access.Range) {
 }
 
 // home returns the vertices from which the hops of a rank's halo are counted. These are the
-// vertices whose rows the rank need not fetch, without the vertices of types that have no features.
-// (Local includes these.) In hybrid mode it returns the vertices of the whole node, because the
-// node's ranks divide the halo as they divide all vertices (sample.Owners).
+// vertices that the method finds returns. Local also has all other vertices of types without
+// features; home leaves these out. In hybrid mode it returns the vertices of the whole node,
+// because the node's ranks divide the halo as they divide all vertices (sample.Owners).
 func (j *Job) home(rank int) []access.Range {
 	if j.Mode.Sharing != sample.InNodes {
 		return j.finds(rank)

@@ -11,7 +11,7 @@ import (
 type Locality struct {
 	Favour   float64 // factor of the probability of such a vertex, >= 1; 0 means 1
 	Vertices int     // number of preferred vertices in each hop except the last, >= 1
-	Adapts   bool    // whether the factor changes from epoch to epoch, up to Favour
+	Adapts   bool    // whether the factor changes by epoch, up to Favour; if not, it is Favour
 	Adaption         // only used if Adapts is set
 }
 

@@ -36,7 +36,7 @@ type edgesOf struct {
 	once  []graph.VertexID // the distinct values of ids, ascending, whose rows are fetched
 	fetch exchange.Plan
 	of    []compute.RowRef // [ids] where the row of each sampled edge lies
-	got   []float32        // [sampled edges, cols] used only if layers also have self-edges
+	got   []float32        // [sampled edges, cols] rows without self-edges, if layers have these
 	rows  []float32        // [edges, cols] rows in the order of the layers' edges
 	cols  int              // 0 if the model reads no edge features
 }

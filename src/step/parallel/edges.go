@@ -150,8 +150,8 @@ func (v *values) at(edge int64) float64 {
 	return float64(v.of[edge])
 }
 
-// totalOf returns the sum of the weights of a destination's in-edges. If these sums are known for
-// the minibatch (totals), it returns the known one.
+// totalOf returns the sum of the weights of all in-edges that a destination has in the graph. It is
+// the one in the field totals, if the minibatch has these.
 func (v *values) totalOf(d int) float64 {
 	if len(v.totals) > 0 {
 		return v.totals[d]

@@ -111,7 +111,7 @@ func (g *Gradients) Wait() error {
 	return g.stepEnds(err)
 }
 
-// stepEnds prepares for the next step after the sums of a step have ended with the error err.
+// stepEnds returns the error err of a step's sums, if any, and prepares for the next step.
 func (g *Gradients) stepEnds(err error) error {
 	g.err, g.holding = nil, false
 	if err != nil {

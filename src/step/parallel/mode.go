@@ -145,10 +145,8 @@ type Reading struct {
 	Cols     int                // number of columns of such a row, from FirstCol on
 	FirstCol int                // 0 unless ranks hold columns of all rows: job.Mode.Columns
 	Resident bool               // rows lie in the tables passed to Accelerator.Resident
-	// Mapped says that rows are mapped (nn.Model.MapFirst). Their sums are then outputs, and are
-	// not rounded.
-	Mapped bool
-	Here   int // ranks on this node, which share its limit on pinned memory
+	Mapped   bool               // rows are mapped (MapFirst): their sums are outputs, not rounded
+	Here     int                // ranks on this node, which share its limit on pinned memory
 
 	// EdgeExchange fetches the feature rows of edges, which have EdgeCols columns; its ids are
 	// positions in the topology. It is nil for models that read no edge features.

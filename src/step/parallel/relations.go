@@ -102,10 +102,10 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 	}
 }
 
-// The method make fills the block into with the rows of b, followed by one row for each destination
-// that has an edge from itself only. In r it sets the destinations and groups of these rows. If the
-// argument biases is set, it also gives each destination the bias of its group. The frontier begins
-// with the destinations.
+// The method make fills the block into with the rows of b, followed by one row for each
+// destination, whose only edge comes from the destination itself. In r it sets the destinations and
+// groups of these rows. If the argument biases is set, it also gives each destination the bias of
+// its group. The frontier begins with the destinations.
 func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.Relating,
 	c *graph.Columns, biases bool) {
 	rows, edges := b.NumRows(), b.NumEdges()

@@ -111,8 +111,7 @@ type keeper interface {
 	// passOn is the stage in which a rank that fetches for its node (buys) copies rows for the
 	// other ranks of the node.
 	passOn(*fetched) Stage
-	// last is the last stage in which the minibatch reads the cache of this rank: do is called in
-	// it.
+	// last is the last stage in which the minibatch reads this rank's cache. It calls do.
 	last(f *fetched, p trace.Phase, name string, do func(*Minibatch) error) Stage
 	release(*Minibatch)
 	bytes() int64 // memory of idle buffers

@@ -99,7 +99,7 @@ type sharing struct {
 	layer       *sample.Layer // the layer that is drawn as a whole; nil if none is in progress
 	rated       rated         // the links that this rank scores; none if the task has no links
 	counts      []int         // [K] number of vertices that each rank has found for the layer
-	sends       []int         // [S] vertices that this rank has found, repeated for every rank
+	sends       []int         // [K] number of vertices found here, repeated for every rank
 }
 
 // move is the shuffle index of a hop in the form that kernels read.

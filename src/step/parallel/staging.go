@@ -234,10 +234,10 @@ func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
 	return g
 }
 
-// begin makes all buffers that are used at the same time. It takes their sizes from the first
-// minibatch. If this minibatch also bounds the sizes of later ones, the buffers have room for the
-// largest. Otherwise the first minibatch that bounds the sizes enlarges the buffers that are idle
-// then.
+// begin makes all buffers that are used at the same time, before the first minibatch is trained. It
+// takes their sizes from this minibatch. If this minibatch also bounds the sizes of later ones, the
+// buffers have room for the largest. Otherwise the first minibatch that bounds the sizes enlarges
+// the buffers that are idle then.
 func (p *stagingPool) begin(in *compute.Inputs, g compute.Growth) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -110,8 +110,8 @@ func (p *Purpose) path(parts string) string {
 func idsFile(rank int) string   { return fmt.Sprintf("rank-%04d.npy", rank) }
 func readsFile(rank int) string { return fmt.Sprintf("rank-%04d-reads.npy", rank) }
 
-// Write ranks vertices for every rank of a job by a static policy. For each rank it keeps the
-// number of vertices that a cache of size alpha holds. It returns the directory. An existing
+// Write ranks vertices for every rank of a job by a static policy. For each rank it keeps as many
+// vertices as a cache of size alpha holds. It returns the directory. An existing
 // ranking is replaced. It ranks for one rank after the other, so it takes the time of all rankings
 // but the memory of only one. The graph is mapped.
 func Write(

@@ -108,7 +108,9 @@ const (
 	// Candidates that transfer more than this many times the rows of the best are not tried.
 	maxRowsRatio = 2.5
 	maxTrials    = 4
-	trialSteps   = 48   // least steps of a trial: short epochs repeat, and the fastest counts
+	// Least number of steps of a trial. Short epochs repeat, and the fastest counts, because noise
+	// only adds time.
+	trialSteps   = 48
 	tieTolerance = 0.02 // smaller relative differences in time are noise; then fewer rows win
 )
 

@@ -13,7 +13,7 @@ var chunkBytes = 8 << 20
 // readColumns reads the rank's columns of all feature rows, if ranks hold columns. The files are
 // stored by rows, several to a page. So a rank that read its columns directly would read every page
 // of every part. Instead each rank reads the rows of its own parts, once and in order, and sends
-// every other rank the columns that this rank needs:
+// every rank those columns of them that the receiving rank holds:
 //
 //	rows of own parts    cut by columns        all-to-all         [N, columns]
 //	│ row v   │ ──────>  │ to 0 │ to 1 │ ...  ───────────>  from 0 | from 1 | ... in vertex order
