@@ -14,7 +14,7 @@ import (
 )
 
 // If the graph has only one part, its rank holds all rows that a layer reads. A device that reads
-// host memory then adds up neighbours' rows where they lie, and reads the edges as the graph stores
+// host memory then reduces neighbours' rows where they lie, and reads the edges as the graph stores
 // them. No rows are sampled, renumbered, planned or fetched.
 //
 //	edges of a span of chunks ─┐

@@ -111,11 +111,12 @@ type Trained struct {
 	// bytes and XXH64 of each file of learned rows, checked by `halognn check` and `infer`
 	LearnedFiles rundir.FileSums `json:"learned_files,omitempty"`
 	// sum over training minibatches of the XXH64 of blocks (row pointers, columns) and original ids
-	// of the input frontier; equal for equal minibatches. Absent if a GPU drew some (`sample.on`)
+	// of the input frontier: equal digests mean equal minibatches. Absent if a GPU drew some
+	// (`sample.on`)
 	BlocksDigest string `json:"blocks_digest,omitempty"`
 	// sum over sampled training edges of a hash of (key, hop, original ids of destination and
-	// source); equal for equal edges, however blocks number vertices. Absent if a checkpoint lacked
-	// it
+	// source): equal digests mean equal edges, however blocks number vertices. Absent if a
+	// checkpoint lacked it
 	EdgesDigest string `json:"edges_digest,omitempty"`
 	// with `sample.locality_adapt`, by epoch
 	Locality *Adapted `json:"locality,omitempty"`
@@ -157,8 +158,8 @@ type Times struct {
 	// MassiveGNN's communication time (equation 9): `exchange` + `slice` - `gather`, at least 0;
 	// per epoch, mean over ranks
 	StallSeconds float64 `json:"communication_stall_seconds"`
-	// `communication_stall_seconds` / mean epoch time of rank 0; above 1 if exchanges of several
-	// minibatches overlap
+	// `communication_stall_seconds` / mean epoch time of rank 0; above 1 if several
+	// exchanges overlap
 	StallFraction float64 `json:"communication_stall_fraction"`
 
 	// from the command's beginning to the first epoch, mean over ranks, of the last start
