@@ -100,7 +100,7 @@ func TestBadImports(t *testing.T) {
 				save(t, filepath.Join(in, "edge_index.npy"), []int64{0, 1, 1, 1<<31 - 2}, 2, 2)
 				unlessMemoryBeyond(t, 40<<30)
 				return importing(in, dir)
-			}, badData, []string{"/in: there is no room for it", "2147483647 vertices", "GiB"}},
+			}, badData, []string{"/in: too large", "2147483647 vertices", "GiB"}},
 		{"label columns that no memory has room for", func(t *testing.T, dir string) []string {
 			raw := filepath.Join(dir, "in", "raw")
 			for name, text := range map[string]string{
@@ -114,7 +114,7 @@ func TestBadImports(t *testing.T) {
 			}
 			return []string{"import", "--format", "ogb", "--in", filepath.Join(dir, "in"), "--out",
 				filepath.Join(dir, "out")}
-		}, badData, []string{"/raw/node-label.csv", "there is no room for it",
+		}, badData, []string{"/raw/node-label.csv", "too large",
 			"10000 label columns"}},
 		{"labels of other vertices", func(t *testing.T, dir string) []string {
 			in := arrays(t, dir)

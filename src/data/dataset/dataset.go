@@ -271,8 +271,8 @@ func (m *Meta) check() error {
 	} else if t := m.Schema.NumTypes(); m.Schema.Typed() &&
 		(len(m.Tables) != t || m.Starts()[t] != m.Vertices) {
 		faults = append(faults,
-			fmt.Errorf("the %d tables of meta.json do not describe the %d vertices of the types "+
-				"%q", len(m.Tables),
+			fmt.Errorf("the %d vertex tables in meta.json do not add up to the %d vertices of "+
+				"the types %q", len(m.Tables),
 				m.Vertices, m.Schema.Types))
 	} else {
 		for t := range m.Schema.NumTypes() {
@@ -287,7 +287,8 @@ func (m *Meta) check() error {
 	if m.EdgeFeatures < 0 || m.EdgeFeatures > graph.MaxVertices || m.Vertices < 0 ||
 		m.Vertices > graph.MaxVertices || m.Edges < 0 {
 		faults = append(faults,
-			fmt.Errorf("%d vertices and %d edges are impossible counts", m.Vertices, m.Edges))
+			fmt.Errorf("meta.json has impossible counts: %d vertices and %d edges",
+				m.Vertices, m.Edges))
 	}
 	faults = append(faults, task.CheckClasses(m.Task, m.Classes, m.Vertices))
 	if m.MoreSplits < 0 || m.MoreSplits >= MaxSplits {
@@ -306,12 +307,14 @@ func (m *Meta) checkTable(i int) error {
 		return fmt.Errorf("%w: %s features of graphs with vertex types are not supported; use %s "+
 			"or %s", ErrValue, t.FeatureType, Float32, Float16)
 	case t.Entries < 0 || t.Entries > 0 && !t.Type().IsSparse():
-		return fmt.Errorf("%d entries of %s rows are an impossible count", t.Entries, t.FeatureType)
+		return fmt.Errorf("meta.json has an impossible count: %d entries of %s rows",
+			t.Entries, t.FeatureType)
 	case len(t.Names) > 0 && len(t.Names) != t.Features:
-		return fmt.Errorf("%w: %d names of %d feature columns", ErrMismatch, len(t.Names),
+		return fmt.Errorf("%w: meta.json has %d names for %d feature columns",
+			ErrMismatch, len(t.Names),
 			t.Features)
 	case t.Features < 0 || t.Features > graph.MaxVertices || t.Vertices < 0:
-		return fmt.Errorf("%d features of %d vertices are impossible counts", t.Features,
+		return fmt.Errorf("meta.json has impossible counts: %d features of %d vertices", t.Features,
 			t.Vertices)
 	}
 	return CheckFeatureType(t.FeatureType)

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrTooLarge is wrapped by errors about a graph too large for the disk or the memory.
-var ErrTooLarge = errors.New("there is no room for it")
+var ErrTooLarge = errors.New("too large")
 
 // sizes returns the number of vertices and the number of edges. Edges include repeated ones, which
 // are dropped later. If vertices have types, columns is the number of graph.Columns; otherwise it

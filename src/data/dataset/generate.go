@@ -155,7 +155,7 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 		fault("homophily is %g, but as a share of edges it must be at most 1", o.Homophily)
 	}
 	if !(o.Labelled > 0 && o.Labelled <= 1) {
-		fault("labelled share %g; it must be above 0 and at most 1", o.Labelled)
+		fault("the labelled share is %g; it must be above 0 and at most 1", o.Labelled)
 	}
 	if _, err := ParseFractions(o.Split); err != nil {
 		faults = append(faults, err)

@@ -297,7 +297,7 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 		{"many", GenerateOptions{Kind: "er", Vertices: 10, Classes: 11, Degree: -1, Features: -1,
 			Homophily: 2, Split: "1/2", Labelled: 3},
 			[]string{`kind "er"`, "11 classes for 10 vertices", "degree is -1", "features is -1",
-				"homophily is 2", `split "1/2"`, "labelled share 3"}},
+				"homophily is 2", `split "1/2"`, "the labelled share is 3"}},
 		{"too dense", GenerateOptions{Vertices: 100, Degree: 30},
 			[]string{"at most a quarter of the 100 vertices"}},
 		{"scaled away", GenerateOptions{Preset: "arxiv", Scale: 1e-7},

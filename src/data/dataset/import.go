@@ -143,8 +143,8 @@ func (r ImportReport) String() string {
 	}
 	fmt.Fprintf(&b, "  edges     %s\n", r.Cleaning)
 	if r.Weighted {
-		fmt.Fprintf(&b, "  weights   one for each edge; of an edge that comes several times, "+
-			"their %s\n", cmp.Or(r.merge, graph.MergeSum))
+		fmt.Fprintf(&b, "  weights   one for each edge; an edge given several times gets their "+
+			"%s\n", cmp.Or(r.merge, graph.MergeSum))
 	}
 	if r.EdgeFeatures > 0 {
 		readers := "gatv2 and gine read"
@@ -163,10 +163,10 @@ func (r ImportReport) String() string {
 	switch {
 	case len(r.Types) > 0:
 	case r.Features == 0:
-		b.WriteString("  features  none; `halognn partition --features degree`, or ones, makes " +
+		b.WriteString("  features  none; `halognn partition --features degree` (or ones) makes " +
 			"some\n")
 	case r.FeatureType == Sparse || r.FeatureType == SparseOnes:
-		fmt.Fprintf(&b, "  features  %d columns, %s, %d entries: %s beside %s as float32\n",
+		fmt.Fprintf(&b, "  features  %d columns, %s, %d entries: %s instead of %s as float32\n",
 			r.Features, r.FeatureType, r.SparseEntries, size(float64(r.featureBytes)),
 			size(4*float64(r.Features)*float64(r.Vertices)))
 	case r.SparseEntries >= 0:
@@ -325,7 +325,7 @@ func (o *ImportOptions) check() error {
 // noInput returns an error which says that the path that the user gave for a flag cannot be read.
 func noInput(flag, path string, err error) error {
 	if abs, bad := filepath.Abs(path); bad == nil && abs != path {
-		return fmt.Errorf("%s %s: %w; correct the path, which is %s from here", flag, path,
+		return fmt.Errorf("%s %s: %w; correct the path, which resolves to %s", flag, path,
 			errors.Unwrap(err), abs)
 	}
 	return fmt.Errorf("%s %s: %w; correct the path", flag, path, errors.Unwrap(err))

@@ -335,18 +335,20 @@ func rowEnds(s *source, a arraySource, indptrKey, indicesKey string) ([]int64, e
 	defer r.Close()
 	if len(ends) != s.vertices+1 {
 		return nil, fmt.Errorf("%s: %d row offsets, but there must be one more than the %d "+
-			"vertices",
+			"vertices; save the matrix again",
 			a.name(indptrKey), len(ends), s.vertices)
 	}
 	for v := range s.vertices {
 		if ends[v+1] < ends[v] {
-			return nil, fmt.Errorf("%s: row offsets fall from %d to %d at row %d",
+			return nil, fmt.Errorf("%s: row offsets fall from %d to %d at row %d; save the "+
+				"matrix again",
 				a.name(indptrKey), ends[v],
 				ends[v+1], v)
 		}
 	}
 	if ends[0] != 0 || ends[s.vertices] != int64(r.Elems()) {
-		return nil, fmt.Errorf("%s: row offsets run from %d to %d, but %s has %d entries",
+		return nil, fmt.Errorf("%s: row offsets run from %d to %d, but %s has %d entries; save "+
+			"the matrix again",
 			a.name(indptrKey),
 			ends[0], ends[s.vertices], indicesKey, r.Elems())
 	}
@@ -386,7 +388,8 @@ func setCSRFeatures(s *source, a arraySource, prefix string) error {
 		}
 	}
 	if len(values) != len(columns) {
-		return fmt.Errorf("%s: %d values for %d entries", a.name(prefix+"_data"), len(values),
+		return fmt.Errorf("%s: %d values for %d entries; save the matrix again",
+			a.name(prefix+"_data"), len(values),
 			len(columns))
 	}
 	return s.setFeatures(a.name(prefix+"_data"), int(shape[1]), Float32, int64(len(columns)),
@@ -450,8 +453,8 @@ func setDenseFeatures(s *source, a arraySource, key string) error {
 	}
 	if slices.ContainsFunc(a.begin(key),
 		func(values []string) bool { return timeOf("", values) != "" }) {
-		s.note("%s: a column of the features seems to be a time; it is kept as a number of 7 "+
-			"digits",
+		s.note("%s: a column of the features seems to be a time; it is read as float32, which "+
+			"keeps 7 digits",
 			filepath.Base(a.name(key)))
 	}
 	stored := Float32

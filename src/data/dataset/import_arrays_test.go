@@ -59,7 +59,7 @@ func TestOtherArrays(t *testing.T) {
 	archive(t, filepath.Join(o.In, "graph.npz"), map[string][]byte{"edge_index": array(t, []int64{0, 1}, 2, 1)})
 	archive(t, filepath.Join(o.In, "data.npz"), map[string][]byte{"feature": array(t, []float32{1, 2}, 2, 1)})
 	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "data.npz (feature) would not be read") ||
-		!strings.Contains(err.Error(), "graph.npz reads it alone") {
+		!strings.Contains(err.Error(), "graph.npz reads that archive alone") {
 		t.Errorf("features in another archive: %v", err)
 	}
 }

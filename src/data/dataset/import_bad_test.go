@@ -102,7 +102,7 @@ func TestImportBadInput(t *testing.T) {
 		{"too few labels", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n"),
 			[]string{"node-label.csv.gz: 2 rows for 6 vertices"}, nil},
 		{"too many labels", "ogb", ogbFile("raw/node-label.csv.gz", strings.Repeat("0\n", 7)),
-			[]string{"node-label.csv.gz: line 7: more rows"}, nil},
+			[]string{"node-label.csv.gz: line 7: there are more rows"}, nil},
 		{"NaN feature", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n1,nan,3\n"),
 			[]string{"node-feat.csv.gz: line 2", "vertex 1, column 1 is NaN"}, dataset.ErrValue},
 		{"ragged features", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n1,2\n"),
@@ -136,7 +136,7 @@ func TestImportBadInput(t *testing.T) {
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				rezip(t, filepath.Join(dir, "raw", "data.npz"), "num_edges_list",
 					array(t, []int64{9}, 1))
-			}, []string{"data.npz: num_edges_list: [9]", "8 edges"}, nil},
+			}, []string{"data.npz: num_edges_list: it counts [9] edges", "edge_index has 8"}, nil},
 		{"truncated archive", "ogb binary",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				path := filepath.Join(dir, "raw", "data.npz")

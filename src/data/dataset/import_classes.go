@@ -125,7 +125,7 @@ func (s *source) setNames(names []string, labelled int, integers bool) error {
 	case n == 1:
 		cure := ""
 		if none != "" {
-			cure = "; --no-label '' makes classes of " + none
+			cure = "; --no-label '' reads these as classes too: " + none
 		}
 		s.note("all labels are the one class %q, so there is nothing to learn%s", names[0], cure)
 	case n > 3 && 2*n > labelled:

@@ -92,7 +92,7 @@ func onlyFile(path string) (string, error) {
 	case len(entries) == 0:
 		return "", fmt.Errorf("%s: the directory is empty; name the file to read", path)
 	case len(files) == 0:
-		return "", fmt.Errorf("%s: the directory holds no file, but %s; name the file to read",
+		return "", fmt.Errorf("%s: the directory holds no file to read, only %s; name the file",
 			path, few(filesIn(path, "")))
 	case len(files) > 1:
 		return "", fmt.Errorf("%s: the directory holds %d files, %s; name the one to read, as %s",
@@ -126,8 +126,8 @@ func refuseBipartite(path string) error {
 }
 
 const cureMETIS = "a METIS graph: its first line counts vertices and edges, and each other one " +
-	"lists the neighbours of a vertex; awk '!/^%/ && n++ {for (i = 1; i <= NF; i++) print n - 1, " +
-	"$i}' FILE > edges.txt writes its edges, if neither has weights"
+	"lists the neighbours of a vertex; if it has no weights, awk '!/^%/ && n++ {for (i = 1; i " +
+	"<= NF; i++) print n - 1, $i}' FILE > edges.txt writes its edges"
 
 var errNotMETIS = errors.New("no METIS graph")
 
@@ -172,7 +172,7 @@ func cureEdge(path string, r *table.Reader) string {
 	whole := func(f []byte) bool { return wholeNumber(string(f)) != "" }
 	decimal := ""
 	if n := len(fields); n == 4 && bytes.Contains(r.Row(), []byte{','}) {
-		decimal = " (a weight with a decimal comma is no number: write a point)"
+		decimal = " (in weights, write a decimal point instead of a comma)"
 	}
 	switch n := len(fields); {
 	case isMETIS(path):
@@ -184,9 +184,9 @@ func cureEdge(path string, r *table.Reader) string {
 		return "a Pajek file: networkx.read_pajek reads it and, in Python, " +
 			"halognn.write_dataset(DIR, graph) imports it"
 	case n > 2 && bytes.ContainsAny(r.Row(), "{}"):
-		return "an edge with attributes in braces, as networkx.write_edgelist writes: write it " +
-			"with data=False or by networkx.write_weighted_edgelist, or in Python, " +
-			"halognn.write_dataset(DIR, graph)"
+		return "an edge with attributes in braces, as networkx.write_edgelist writes: write the " +
+			"file with data=False or by networkx.write_weighted_edgelist, or import the graph " +
+			"in Python by halognn.write_dataset(DIR, graph)"
 	case n > 1 && whole(fields[0]) && whole(fields[1]):
 		others := ""
 		if n > 2 {
@@ -199,11 +199,11 @@ func cureEdge(path string, r *table.Reader) string {
 			"names of columns"
 	case n == 1 && number && r.Line() == 1:
 		return "an edge is two vertex ids; if the first line is a count, remove it: tail -n +2 " +
-			"FILE > NEW; if this is an adjacency list, read it by networkx.read_adjlist and, in " +
-			"Python, halognn.write_dataset(DIR, graph)"
+			"FILE > NEW; if this is an adjacency list, import it in Python by " +
+			"halognn.write_dataset(DIR, networkx.read_adjlist(FILE))"
 	case n == 1:
-		return "an edge is two vertex ids; if this is an adjacency list, read it by " +
-			"networkx.read_adjlist and, in Python, halognn.write_dataset(DIR, graph)"
+		return "an edge is two vertex ids; if this is an adjacency list, import it in Python by " +
+			"halognn.write_dataset(DIR, networkx.read_adjlist(FILE))"
 	case n > 2 && n < 5 && number && isMoment(string(fields[n-1])):
 		return "an edge is two vertex ids; --format csv --no-header --source 0 --target 1 reads " +
 			"them; the last column seems to be a time, which is not used"
@@ -212,8 +212,9 @@ func cureEdge(path string, r *table.Reader) string {
 			"--no-header --source 0 --target 1 --weight 2 imports it; else cut other columns off"
 	case n != 2:
 		return "an edge is two vertex ids" + decimal +
-			"; --format csv --no-header --source 0 --target 1 reads tables with more columns; an " +
-			"adjacency list is read by networkx.read_adjlist"
+			"; --format csv --no-header --source 0 --target 1 reads tables with more columns; " +
+			"import an adjacency list in Python by halognn.write_dataset(DIR, " +
+			"networkx.read_adjlist(FILE))"
 	}
 	return "an id is an integer of 64 bits; renumber the vertices, or use --format csv " +
 		"--no-header --source 0 --target 1, which reads words as ids"

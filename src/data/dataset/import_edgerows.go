@@ -77,7 +77,8 @@ func readEdgeRowTable(e *edgeSource, path string) error {
 			row = make([]float64, e.rows.cols)
 		}
 		if n++; n > e.edges.NumEdges() {
-			return r.Errorf("%w: more rows than the %d edges", ErrMismatch, e.edges.NumEdges())
+			return r.Errorf("%w: there are more rows than the %d edges; give one row for each "+
+				"edge", ErrMismatch, e.edges.NumEdges())
 		}
 		if err := r.Floats(row); err != nil {
 			return err

@@ -65,7 +65,7 @@ func (g *graphSource) read() error {
 	if o.Reverse {
 		needs := ""
 		if f.files != "" {
-			needs = "; one with them has " + f.files
+			needs = "; a graph with types has " + f.files
 		}
 		return badOption("%s: --reverse adds the reverses of relations, but the graph has no "+
 			"vertex types and relations%s; use --undirected, which adds the reverse of every edge",
@@ -433,11 +433,12 @@ func (g *graphSource) tellDefaults(all []relationRows) {
 			continue
 		} else if rows.weights == nil && slices.ContainsFunc(all,
 			func(r relationRows) bool { return r.weights != nil }) {
-			g.note("unlike others, the edges%s have no weights; each gets the weight 1", e.of())
+			g.note("the edges%s have no weights, unlike those of other relations; each gets the "+
+				"weight 1", e.of())
 		}
 		if rows.cols == 0 && slices.ContainsFunc(all,
 			func(r relationRows) bool { return r.cols > 0 }) {
-			g.note("unlike others, the edges%s have no features; each gets zeros",
+			g.note("the edges%s have no features, unlike those of other relations; each gets zeros",
 				g.relations[i].of())
 		}
 	}

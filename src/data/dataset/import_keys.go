@@ -193,7 +193,7 @@ var weights = append([]string{
 
 // noWeights says why an array of weights or features of edges is ignored.
 const noWeights = "features of edges are read from an array edge_attr or the columns of " +
-	"--edge-features, and weights from a column or array edge_weight alone"
+	"--edge-features, and weights only from a column or array edge_weight"
 
 // ignoredWeights returns a note for an array or column that is not read, if its name is that of
 // weights, and otherwise "".
@@ -328,7 +328,8 @@ var meanings = map[string]string{"edge_index": asEdges, "x": asFeature, "y": asL
 func (o *ImportOptions) checkNames(a arraySource, has func(key string) bool) error {
 	for _, meaning := range slices.Sorted(maps.Keys(o.Keys)) {
 		if key := o.Keys[meaning]; !has(key) {
-			return fmt.Errorf("%s: no array %q, which --keys names for %s; it holds %s",
+			return fmt.Errorf("%s: there is no array %q, which --keys names for %s; the arrays "+
+				"are %s",
 				a.path, key, meaning, strings.Join(a.Names(), ", "))
 		}
 	}

@@ -54,7 +54,7 @@ func TestImportTellsOfArraysAndDirectories(t *testing.T) {
 		{"days of eight digits as weights", arrays(map[string]any{"edge_weight": []int64{20200131, 20210331}}),
 			"array edge_weight is read as weight, and seems to be a time"},
 		{"seconds as a feature", arrays(map[string]any{"x": [][2]float64{{1, 1.6e9}, {2, 1.7e9}, {1, 1.65e9}}}),
-			"a column of the features seems to be a time; it is kept as a number"},
+			"a column of the features seems to be a time; it is read as float32"},
 		{"milliseconds under another name", arrays(map[string]any{"t": []float64{1.6e12, 1.7e12}}),
 			"array t is ignored: it seems to be a time"},
 		{"codes of a split", arrays(map[string]any{"split_id": []int64{0, 1, 2}}),

@@ -50,7 +50,8 @@ func (o *ImportOptions) checkLinkLabels() error {
 			"beside the links, as --split-links DIR with train_%s.npy", o.linkFlag(), o.Format,
 			o.LinkLabels[0])
 	case o.edgeLabels() != nil && o.Format == "npz" && len(o.LinkLabels) > 1:
-		return badOption("%s %s: name one array, [E] or [E, C]", o.linkFlag(),
+		return badOption("%s %s: name one array, of the shape [edges] or [edges, labels]",
+			o.linkFlag(),
 			strings.Join(o.LinkLabels, ","))
 	}
 	return nil
@@ -84,7 +85,8 @@ func (o *ImportOptions) edgeColumns() (names []string, flag string) {
 // readLabelArray reads labels of edges from an array [E, C] or [E].
 func readLabelArray(e *edgeSource, a arraySource, key string) error {
 	if !a.Has(key) {
-		return fmt.Errorf("%s: no array %q, which %s names; it holds %s", a.path, key,
+		return fmt.Errorf("%s: there is no array %q, which %s names; the arrays are %s",
+			a.path, key,
 			e.options.linkFlag(), strings.Join(a.Names(), ", "))
 	}
 	return readEdgeArray(e, a, e.used(key, asLinkLabel))

@@ -95,9 +95,9 @@ func (g *graphSource) takeLinks(all []relationRows, r int) (links graph.LinkSpli
 			}
 		}
 		if stay > 0 && !slices.Contains(of, k) {
-			g.note("%d edges of %s join the ends of validation or test links and stay in the "+
-				"graph, so a model reads them; leave that relation out if its edges give the "+
-				"links away", stay, g.relations[k])
+			g.note("%d edges of %s join the same vertices as validation or test links and stay "+
+				"in the graph, so a model reads them; leave that relation out if its edges give "+
+				"the links away", stay, g.relations[k])
 		}
 	}
 	return links, of, nil

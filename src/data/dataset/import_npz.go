@@ -147,9 +147,10 @@ func graphArchive(s *source) (string, error) {
 			len(graphs), len(splits))
 	}
 	if len(rows) > 0 {
-		return "", fmt.Errorf("%s: %w: %s would not be read, for the graph is in %s: put the "+
-			"arrays into one archive, as numpy.savez(NEW, **numpy.load(ONE), "+
-			"**numpy.load(OTHER)), or beside it as .npy files; --in %s reads it alone", in,
+		return "", fmt.Errorf("%s: %w: %s would not be read, because the graph is in %s; put "+
+			"the arrays into one archive by numpy.savez(NEW, **numpy.load(ONE), "+
+			"**numpy.load(OTHER)), or save them as .npy files beside it; --in %s reads that "+
+			"archive alone", in,
 			ErrValue, strings.Join(rows, "; "), filepath.Base(graphs[0]), graphs[0])
 	}
 	if len(splits) == 1 {
@@ -309,7 +310,8 @@ func readIDs(s *source, a arraySource, key string) error {
 	for v, id := range ids {
 		if _, twice := s.places[id]; twice || strings.ContainsRune(id, '\n') {
 			return fmt.Errorf(
-				"%s: vertex %d is %.60q: %w: want an id on one line that no other has",
+				"%s: the id of vertex %d is %.60q: %w: an id must be one line of text that no "+
+					"other vertex has",
 				a.name(key), v, id, ErrValue)
 		}
 		s.places[id] = graph.VertexID(v)

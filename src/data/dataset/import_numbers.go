@@ -137,7 +137,8 @@ func setTableNumbers(s *source, t *table.Named, c nodeColumns, line func(v int) 
 			case table.Missing(text):
 				y = math.NaN()
 			case !ok:
-				err = badLabel(v, i, "is %.40q: %w: want a number, or nothing for none%s", text,
+				err = badLabel(v, i, "is %.40q: %w: want a number, or an empty field for none%s",
+					text,
 					ErrValue, table.DecimalComma(text))
 			}
 			if err = cmp.Or(err, setTarget(s, v, i, y)); err != nil {

@@ -143,7 +143,7 @@ func readOGBBinary(e *edgeSource, raw, path string) error {
 			return err
 		}
 		if len(edges) != 1 || edges[0] != e.edges.NumEdges() {
-			return fmt.Errorf("%s: %v, but edge_index has %d edges; fetch the data again",
+			return fmt.Errorf("%s: it counts %v edges, but edge_index has %d; fetch the data again",
 				a.name("num_edges_list"), edges, e.edges.NumEdges())
 		}
 	}
@@ -220,7 +220,8 @@ func readWeightTable(e *edgeSource, path string) error {
 	n := int64(0)
 	err := eachRow(path, table.Comma, func(r *table.Reader) error {
 		if n++; n > e.edges.NumEdges() {
-			return r.Errorf("%w: more rows than the %d edges", ErrMismatch, e.edges.NumEdges())
+			return r.Errorf("%w: there are more rows than the %d edges; fetch the data again",
+				ErrMismatch, e.edges.NumEdges())
 		}
 		if err := r.Floats(w[:]); err != nil {
 			return err
@@ -305,7 +306,8 @@ func setTableFeatures(s *source, path string) error {
 				row[i] = float32(x)
 			}
 			if n++; n > s.vertices {
-				return r.Errorf("more rows than the %d vertices", s.vertices)
+				return r.Errorf("there are more rows than the %d vertices; fetch the data again",
+					s.vertices)
 			}
 			if err := w.Check(n-1, row); err != nil {
 				return r.Errorf("%w", err)
@@ -343,7 +345,8 @@ func readTableLabels(s *source, path string) error {
 			}
 		}
 		if n++; n > s.vertices {
-			return r.Errorf("more rows than the %d vertices", s.vertices)
+			return r.Errorf("there are more rows than the %d vertices; fetch the data again",
+				s.vertices)
 		}
 		if err := r.Floats(row); err != nil {
 			return err

@@ -107,13 +107,13 @@ func (in *importer) readsColumns(t *table.Named, of map[int]columnUse) {
 // taken for.
 func (in *importer) tellComments(t *table.Named) {
 	if t.Skipped > 0 {
-		in.note("%s: line %d begins with # or %% and is skipped as a comment, as are %d such "+
-			"lines in all, though it has as many fields as the rows: if it is a row, quote its "+
-			"first field", filepath.Base(t.Path()), t.SkippedAt, t.Skipped)
+		in.note("%s: line %d begins with # or %% and is skipped as a comment, though it has as "+
+			"many fields as the rows (such lines: %d); if it is a row, quote its first field",
+			filepath.Base(t.Path()), t.SkippedAt, t.Skipped)
 	}
 	if t.Noted > 0 {
-		in.note("%s: line %d begins with %q and is a row, as are %d such lines in all, because "+
-			"it has as many fields as the others: remove it if it is a comment",
+		in.note("%s: line %d begins with %q and is read as a row, because it has as many fields "+
+			"as the others (such lines: %d); if it is a comment, remove it",
 			filepath.Base(t.Path()), t.NotedAt, t.NotedBy, t.Noted)
 	}
 }
@@ -191,7 +191,7 @@ func (in *importer) column(t *table.Named, asked, flag string, usual ...string) 
 		if i < 0 {
 			alone := ""
 			if alone = in.misnamed(asked); alone == "" && in.own != nil && !in.own[flag] {
-				alone = "; " + flag + " NAME=COLUMN is of one type or relation alone"
+				alone = "; " + flag + " NAME=COLUMN names a column of one type or relation only"
 			}
 			if k, is := table.ParseInt([]byte(asked)); is && t.HasNames && k >= 0 &&
 				k < int64(len(t.Header)) {
@@ -216,7 +216,7 @@ func (in *importer) column(t *table.Named, asked, flag string, usual ...string) 
 // notEmpty returns an error if a column name in the list of a flag is empty.
 func notEmpty(name, flag string) error {
 	if name == "" {
-		return badOption("%s: the name of a column is empty; name one, or leave it out", flag)
+		return badOption("%s: the name of a column is empty; name one, or leave the flag out", flag)
 	}
 	return nil
 }

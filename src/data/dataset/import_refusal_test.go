@@ -271,7 +271,7 @@ func TestImportRefusals(t *testing.T) {
 			inArrays(plus("ids", func(testing.TB) []byte {
 				return texts("|S1", []byte("aba"), "3,")
 			})),
-			[]string{`g.npz: ids: vertex 2 is "a"`, "no other has"},
+			[]string{`g.npz: ids: the id of vertex 2 is "a"`, "no other vertex has"},
 		},
 		{
 			"ids of another graph",
@@ -530,7 +530,7 @@ func TestImportRefusals(t *testing.T) {
 		{"measurements for labels", nodes("id,label\na,0.5\nb,1.5\nc,2\n"),
 			[]string{"column label", "label 0.5", "regression", "pandas.qcut"}},
 		{"a word for a number", regression(nodes("id,label\na,0.5\nb,x\nc,2\n")),
-			[]string{`line 3: column label: vertex "b" is "x"`, "want a number, or nothing"}},
+			[]string{`line 3: column label: vertex "b" is "x"`, "want a number, or an empty field"}},
 		{"no column of numbers", regression(nodes("id,f\na,0.5\nb,1\nc,2\n")), []string{"--label"}},
 		{
 			"ids for labels",

@@ -363,8 +363,8 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		bytes > float64(largeFeatures) && bytes > muchLarger*small {
 		z := zeros{f: f, typed: s.kind != "", values: int64(cols) * int64(s.vertices),
 			entries: entries}
-		return fmt.Errorf("%s: %w: %d entries of [%d, %d] would take %s as %s; %s, and "+
-			"--feature-type %[7]s stores all numbers",
+		return fmt.Errorf("%s: %w: %d sparse entries of the shape [%d, %d] would take %s as %s; "+
+			"%s, and --feature-type %[7]s stores the zeros too",
 			file, ErrTooLarge, entries, s.vertices, cols, size(bytes),
 			stored, z.smaller("stores"))
 	}

@@ -195,7 +195,7 @@ func (m *maskReader) read(v graph.VertexID, row []string) error {
 				if m.alone {
 					cure = "call it split"
 				}
-				split = "; if it holds the whole split, train, valid and test or 0, 1 and 2, " +
+				split = "; if it holds the whole split (train, valid and test, or 0, 1 and 2), " +
 					cure
 			}
 			return m.t.Errorf("%w: column %s holds %.40q; want 0 or 1, or false or true%s; "+
@@ -432,7 +432,7 @@ func (c *otherSplit) words() (n int) {
 	return n
 }
 
-const ofSplit = "of a split, it seems"
+const ofSplit = "it seems to be a split"
 
 // leave removes a column from the features and says why.
 func (c *nodeColumns) leave(column int, why string) {

@@ -393,8 +393,8 @@ func (s *source) splitTable(p *splitSource) error {
 		}
 		switch {
 		case masks == nil && !is && !noPart(row[part]):
-			return t.Errorf("%.60q: %w: a row must be a vertex, and train, valid or test, or "+
-				"nothing",
+			return t.Errorf("%.60q: %w: a row must have a vertex, and train, valid, test or an "+
+				"empty field",
 				t.Row(), ErrValue)
 		case err != nil:
 			return t.Errorf("%w", err)

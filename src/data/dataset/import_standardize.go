@@ -144,8 +144,9 @@ func (s *source) reorder(of Table, name string) error {
 		return slices.Contains(of.Names, column)
 	})
 	if len(lacking)+len(unknown) > 0 {
-		return fmt.Errorf("%w: %d feature columns here, %d in %s; missing here: %s; not there: "+
-			"%s; give the same columns, in any order", ErrMismatch, f.cols, of.Features, name,
+		return fmt.Errorf("%w: %d feature columns here, %d in %s; columns only there: %s; "+
+			"columns only here: %s; give the same columns, in any order",
+			ErrMismatch, f.cols, of.Features, name,
 			cmp.Or(few(lacking), "none"), cmp.Or(few(unknown), "none"))
 	}
 	columns := slices.Clone(f.columns)

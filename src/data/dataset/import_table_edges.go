@@ -312,8 +312,8 @@ func isWhen(name string) bool {
 var whenNames = []string{"year", "month", "week", "day", "hour", "minute", "second", "valid", "at",
 	"on"}
 
-const theOther = "of two columns one is named as an end, and the node table has the values of " +
-	"the other"
+const theOther = "one of the two columns has the name of an end, and the ids of the other are " +
+	"in the node table"
 
 // chooseEnds finds the ends that no flag names: two columns whose names are one of the schemes. If
 // columns match several schemes, it takes none of them. If no columns match a scheme, it takes the

@@ -126,7 +126,7 @@ func readNodes(s *source, path string) error {
 					marks = "; if it marks the vertices to train, call it train_mask"
 				}
 				return t.Errorf("%w: column %s holds %.40q, but the column of the split must "+
-					"hold train, valid, test or nothing%s",
+					"hold train, valid, test or an empty field%s",
 					ErrValue, t.Header[c.split], row[c.split], marks)
 			}
 		}
@@ -310,7 +310,7 @@ func (c *nodeColumns) tell(s *source, t *table.Named) {
 	}
 	file := filepath.Base(t.Path())
 	if len(times) > 0 {
-		s.note("features of %[2]s that seem to be a time, kept as a number of 7 digits: %[1]s",
+		s.note("features of %[2]s that seem to be times, of which float32 keeps 7 digits: %[1]s",
 			few(times), file)
 	}
 	for k, name := range t.Header {
@@ -380,11 +380,11 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 		switch {
 		case slices.Contains(taken, k) || slices.Contains(s.options.Ignore, name):
 		case slices.Contains(c.left, k) && s.unlabelled:
-			c.use[k] = columnUse{asIgnored, "--label names those of another type"}
+			c.use[k] = columnUse{asIgnored, "--label names the labels of another type"}
 		case slices.Contains(c.left, k):
 			c.use[k] = columnUse{asIgnored, "--label names a file"}
-			s.note("column %s of %s is not read: --label names a file of labels; --features "+
-				"makes it one", name, filepath.Base(t.Path()))
+			s.note("column %s of %s is not read: --label names a file of labels; to make the "+
+				"column a feature, name it in --features", name, filepath.Base(t.Path()))
 		case t.HasNames && counts(t, k):
 			c.use[k] = columnUse{asIgnored, rowNumbers}
 		case isFold(name):
@@ -463,7 +463,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 			strings.Join(others, ", "))
 	}
 	if len(others) > 0 && s.options.Table.ID == "" {
-		s.otherIDs = "; " + strings.Join(others, ", ") + " could be, too"
+		s.otherIDs = "; " + strings.Join(others, ", ") + " could be the id, too"
 		why = "rather than " + strings.Join(others, ", ")
 	}
 	if s.options.Table.ID == "" && !likeID(s.idColumn) {
@@ -692,11 +692,12 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	if parts, odd, at := oddPart(t, row, first); parts > 1 {
 		why := ""
 		if odd != "" {
-			why = fmt.Sprintf(" (line %d has %.40q, which is of none of them)", at, odd)
+			why = fmt.Sprintf(" (line %d has %.40q, which is none of these)", at, odd)
 		}
 		return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number; if it "+
-			"is the split, write train, valid and test, or nothing for none%s, and say "+
-			"--split-column %[4]s; else leave it out with --ignore %[4]s", t.Path(), line, ErrValue,
+			"is the split, write train, valid and test, or an empty field for none%s, and give "+
+			"--split-column %[4]s; otherwise leave it out with --ignore %[4]s",
+			t.Path(), line, ErrValue,
 			inShell(words[0]), row[first], why)
 	}
 	if len(words) == 1 && isDate(row[first]) {
@@ -706,10 +707,10 @@ func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	}
 	others, these, label := "", "this one", ""
 	if len(words) > 1 {
-		others, these = ", nor are those of "+strings.Join(words[1:], ", "), "these"
+		others, these = ", and neither are the values of "+strings.Join(words[1:], ", "), "these"
 	}
 	if s.labels == nil && s.marks == nil && s.targets == nil {
-		label = "; the class is named by --label " + inShell(class)
+		label = "; if this is the class, give --label " + inShell(class)
 	}
 	return fmt.Errorf("%s: line %d: %w: column %s holds %.40q, which is not a number%s; name the "+
 		"feature columns with --features, leave %s out with --ignore %s, or make a column of 0 "+
@@ -785,7 +786,8 @@ func cureNumber(name, text string) string {
 		return fmt.Sprintf("holds %.40q, a list of %d numbers; give each a column, or save the "+
 			"rows as a .npy file and give that to --features", text, len(list))
 	case signed:
-		return fmt.Sprintf("holds %.40q, a number with a sign; leave the sign out", text)
+		return fmt.Sprintf("holds %.40q, a number with a currency or percent sign; leave the "+
+			"sign out", text)
 	}
 	return ""
 }

@@ -45,7 +45,7 @@ func (in *importer) misnamed(word string) string {
 	if !has || in.own == nil {
 		return ""
 	}
-	return fmt.Sprintf("; %q before = is none of the names here, %s", name,
+	return fmt.Sprintf("; %q before = is not one of the names here, %s", name,
 		strings.Join(in.known, ", "))
 }
 
@@ -92,8 +92,9 @@ func (g *graphSource) relation(r graph.Relation, file string) (*edgeSource, erro
 		if from != nil {
 			lacking = r.Target
 		}
-		return nil, fmt.Errorf("%s: %w: relation %s joins a type that has no vertices here; "+
-			"there are %q; write nodes.%s.csv with a column id, or an array num_nodes,%[5]s", file,
+		return nil, fmt.Errorf("%s: %w: relation %s joins a type that has no vertices here; the "+
+			"types with vertices are %q; write nodes.%s.csv with a column id, or an array "+
+			"num_nodes,%[5]s", file,
 			ErrValue, r, names, lacking)
 	}
 	return g.addRelation(r, from, to), nil

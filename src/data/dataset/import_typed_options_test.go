@@ -200,13 +200,13 @@ func TestImportTypedNodeColumns(t *testing.T) {
 		t.Errorf("labels %v, rows %v", npy.View[int32](d.Labels.Data), rowsOf(t, d, "author"))
 	}
 	for want, table := range map[string]dataset.TableOptions{
-		"y.npy: of which type are the rows? Say --label TYPE=":      {Labels: []string{"y.npy"}},
-		"x.npy: of which type are the rows? Say --features TYPE=":   {Features: []string{"x.npy"}},
-		"; --label NAME=COLUMN is of one type or relation alone":    {Labels: []string{"born"}},
-		`there is no column "venue=born", which --label names`:      {Labels: []string{"venue=born"}},
-		`"venue" before = is none of the names here, author, paper`: {Labels: []string{"venue=born"}},
-		`--label venue=y.npy: "venue" before = is none of the`:      {Labels: []string{"venue=y.npy"}},
-		`"wirtes" before = is none of the names here, author.by.`:   {Weight: "wirtes=w"},
+		"y.npy: of which type are the rows? Say --label TYPE=":              {Labels: []string{"y.npy"}},
+		"x.npy: of which type are the rows? Say --features TYPE=":           {Features: []string{"x.npy"}},
+		"; --label NAME=COLUMN names a column of one type or relation only": {Labels: []string{"born"}},
+		`there is no column "venue=born", which --label names`:              {Labels: []string{"venue=born"}},
+		`"venue" before = is not one of the names here, author, paper`:      {Labels: []string{"venue=born"}},
+		`--label venue=y.npy: "venue" before = is not one of the`:           {Labels: []string{"venue=y.npy"}},
+		`"wirtes" before = is not one of the names here, author.by.`:        {Weight: "wirtes=w"},
 	} {
 		_, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: dir, Table: table, DryRun: true})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -232,8 +232,8 @@ func TestImportTypedKeys(t *testing.T) {
 		"edge_index": "links", "edge_attr": "edge_attr"}}
 	d, r := imported(t, o)
 	if !slices.Equal(rowsOf(t, d, "paper"), []float32{1, 2, 3, 4}) || d.Meta.LabelType != "paper" || d.Meta.Edges != 4 ||
-		!slices.Equal(r.Notes, []string{"unlike others, the edges of author,by,paper have no features; each gets zeros",
-			"unlike others, the edges of paper,cites,paper have no weights; each gets the weight 1"}) {
+		!slices.Equal(r.Notes, []string{"the edges of author,by,paper have no features, unlike those of other relations; each gets zeros",
+			"the edges of paper,cites,paper have no weights, unlike those of other relations; each gets the weight 1"}) {
 		t.Errorf("%+v, %s", d.Meta, r)
 	}
 	// authors 0 and 2 of paper 0, which cites nothing and is cited by paper 1
@@ -307,7 +307,7 @@ func TestImportTypedLabelOfOneType(t *testing.T) {
 	d, r := imported(t, dataset.ImportOptions{Format: "csv", In: dir, Table: dataset.TableOptions{
 		Labels: []string{"paper=topic"}}})
 	if got := rowsOf(t, d, "author"); d.Meta.LabelType != "paper" || !slices.Equal(got, []float32{5}) ||
-		!strings.Contains(r.String(), "nodes.author.csv: label: ignored (--label names those of another type)") {
+		!strings.Contains(r.String(), "nodes.author.csv: label: ignored (--label names the labels of another type)") {
 		t.Errorf("labels of %s, rows %v\n%s", d.Meta.LabelType, got, r)
 	}
 }

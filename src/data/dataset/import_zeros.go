@@ -63,7 +63,7 @@ func (s *source) watched(f *features, write func(*RowWriter) error) func(*RowWri
 			if s.options.MaxFeatureBytes == 0 && z.dense() > largeFeatures &&
 				z.dense() > muchLarger*z.sparse() {
 				return fmt.Errorf("%w: %s of the first %s are zeros; %s, and --feature-type %s "+
-					"stores all numbers",
+					"stores the zeros too",
 					ErrTooLarge, z.share(), size(float64(z.dense())), z.smaller("stores these in"),
 					f.stored)
 			}

@@ -59,9 +59,9 @@ func (o GenerateOptions) magFaults() error {
 		why string
 	}{
 		{o.Degree != 0, "the degree is fixed, at about 55 edges a paper: leave --degree out"},
-		{o.EdgeWeights, "its edges have no weights"},
-		{o.SplitLinks != "", "links cannot be its task: --split-links is of graphs without " +
-			"vertex types"},
+		{o.EdgeWeights, "its edges have no weights: leave --edge-weights out"},
+		{o.SplitLinks != "", "links cannot be its task: leave out --split-links, which is for " +
+			"graphs without vertex types"},
 		{o.FeatureType == Int8,
 			fmt.Sprintf("%s features of graphs with vertex types are not supported; use %s or %s",
 				Int8, Float32, Float16)},

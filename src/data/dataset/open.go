@@ -90,7 +90,8 @@ func (d *Dataset) mapFiles() error {
 		return err
 	}
 	if n := d.Meta.Vertices; d.Graph.Indptr[0] != 0 || d.Graph.Indptr[n] != d.Meta.Edges {
-		return fmt.Errorf("%s: %w: indptr runs from %d to %d, but there are %d edges",
+		return fmt.Errorf("%s: %w: indptr runs from %d to %d, but there are %d edges; make the "+
+			"dataset again",
 			filepath.Join(d.Dir, "indptr.npy"), ErrMismatch, d.Graph.Indptr[0], d.Graph.Indptr[n],
 			d.Meta.Edges)
 	}
@@ -126,7 +127,8 @@ func (d *Dataset) open(name string) (*npy.File, error) {
 	d.closers = append(d.closers, f.Close)
 	want := d.Meta.Files[name]
 	if err := f.Check(want.DType, want.Shape...); err != nil {
-		return nil, fmt.Errorf("%s: %w; meta.json describes it differently", f.Path(), err)
+		return nil, fmt.Errorf("%s: %w; meta.json describes it differently: make the dataset "+
+			"again", f.Path(), err)
 	}
 	return f, nil
 }

@@ -140,9 +140,10 @@ func (o *Options) fits(g *graph.CSC, seeds int, extra int64) error {
 	n := int64(g.NumVertices())
 	need := extra + 4*n + 8*int64(seeds) + int64(o.Workers)*(4*n+o.minibatchBytes(g, seeds))
 	if need > available {
-		return fmt.Errorf("sampling %d vertices and %d edges: %w: it takes about %.1f GB with %d "+
-			"goroutines, but only %.1f GB is available; use fewer CPUs (GOMAXPROCS=1), a smaller "+
-			"batch, or a larger machine", n, g.NumEdges(), ErrMemory, float64(need)/1e9, o.Workers,
+		return fmt.Errorf("sampling %d vertices and %d edges: %w: it takes about %.1f GB with "+
+			"%d sampling threads, but only %.1f GB is available; use fewer CPUs (GOMAXPROCS=1), "+
+			"a smaller batch, or a larger machine",
+			n, g.NumEdges(), ErrMemory, float64(need)/1e9, o.Workers,
 			float64(available)/1e9)
 	}
 	return nil

@@ -216,7 +216,7 @@ func TestWhatCannotBeSampledIsNamed(t *testing.T) {
 	}{
 		{func(o *Options) { o.Sample = sample.Neighbours(0) }, "fanouts[0] is 0"},
 		{func(o *Options) { o.Sample = sample.Spec{Kind: sample.LADIES, Vertices: []int{9}} },
-			"without fanouts"},
+			"no fanouts"},
 		{func(o *Options) { o.Batch = 0 }, "batch is 0"},
 		{func(o *Options) { o.Epochs = 0 }, "the number of epochs is 0"},
 		{func(o *Options) { o.Workers = -1 }, "workers is -1"},

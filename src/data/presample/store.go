@@ -49,7 +49,7 @@ type meta struct {
 }
 
 // ErrOther is wrapped by the error about counts that were made for another purpose.
-var ErrOther = errors.New("these counts were made for another purpose")
+var ErrOther = errors.New("these counts were made with other settings")
 
 // Save writes counts to dir, which must be empty or not exist: int32 arrays vertices.npy [N] and
 // edges.npy [M], and meta.json. dir appears only when all of it is written.
@@ -126,7 +126,7 @@ const remedy = "remove the counts, or name another directory, to count again"
 // differs says how purpose p differs from purpose want. It returns "" if both are equal.
 func (p *Purpose) differs(want *Purpose) string {
 	if p.Identity != want.Identity {
-		return fmt.Sprintf("they are of the graph %s (%s), but the graph is %s (%s)",
+		return fmt.Sprintf("they are counts of the graph %s (%s), not of the graph %s (%s)",
 			p.Dataset, p.Identity,
 			want.Dataset, want.Identity)
 	}
@@ -140,7 +140,7 @@ func (p *Purpose) differs(want *Purpose) string {
 		{"epochs", p.Epochs, want.Epochs},
 	} {
 		if has, wanted := fmt.Sprint(of.has), fmt.Sprint(of.want); has != wanted {
-			all = append(all, fmt.Sprintf("they have %s %s, but %s is wanted",
+			all = append(all, fmt.Sprintf("they were made with %s %s, not %s",
 				of.name, has, wanted))
 		}
 	}

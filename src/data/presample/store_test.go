@@ -48,11 +48,11 @@ func TestCountsComeBackFromDisk(t *testing.T) {
 		want   string
 	}{
 		{func(p *Purpose) { p.Identity = "0123" }, "of the graph"},
-		{func(p *Purpose) { p.Fanouts = []int{3} }, "fanouts [3 2], but [3] is wanted"},
-		{func(p *Purpose) { p.Batch++ }, "batch 64, but 65 is wanted"},
-		{func(p *Purpose) { p.Seed++ }, "seed 5, but 6 is wanted"},
-		{func(p *Purpose) { p.Epochs++ }, "epochs 2, but 3 is wanted"},
-		{func(p *Purpose) { p.Kind = "" }, "kind neighbour, but  is wanted"},
+		{func(p *Purpose) { p.Fanouts = []int{3} }, "fanouts [3 2], not [3]"},
+		{func(p *Purpose) { p.Batch++ }, "batch 64, not 65"},
+		{func(p *Purpose) { p.Seed++ }, "seed 5, not 6"},
+		{func(p *Purpose) { p.Epochs++ }, "epochs 2, not 3"},
+		{func(p *Purpose) { p.Kind = "" }, "kind neighbour, not "},
 	} {
 		p := purpose
 		other.change(&p)

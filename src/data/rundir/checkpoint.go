@@ -324,8 +324,9 @@ func readCheckpoint(path string, checkState func(state []byte) error) (*Checkpoi
 		return nil, fmt.Errorf("%s: %w", filepath.Join(path, StateFile), err)
 	}
 	if about.Format != CheckpointFormat {
-		return nil, fmt.Errorf("%s: %w: written in format %d by halognn %s; "+
-			"this version reads format %d", path, errFormat, about.Format, about.Version,
+		return nil, fmt.Errorf("%s: %w: written in format %d by halognn %s; this version reads "+
+			"format %d; go on with a halognn that reads it",
+			path, errFormat, about.Format, about.Version,
 			CheckpointFormat)
 	}
 	if checkState != nil {

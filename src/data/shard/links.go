@@ -134,7 +134,8 @@ func checkLinks(s *Shards, sound bool) error {
 				switch {
 				case int64(l.Target) < s.Offsets[k] || int64(l.Target) >= s.Offsets[k+1] ||
 					l.Source < 0 || int64(l.Source) >= s.Vertices:
-					return fmt.Errorf("%w: %s, part %d: the link from %d to %d is of another part",
+					return fmt.Errorf("%w: %s, part %d: the link from %d to %d belongs to "+
+						"another part",
 						ErrMismatch, graph.SplitNames[split], k, l.Source, l.Target)
 				case i > 0 && cmp.Or(cmp.Compare(original[links[i-1].Target], original[l.Target]),
 					cmp.Compare(original[links[i-1].Source], original[l.Source])) > 0:

@@ -132,7 +132,8 @@ func (i *SourceIDs) Find(ids []string) ([]int32, error) {
 	place := make(map[string]int, len(ids))
 	for k, id := range ids {
 		if first, twice := place[id]; twice {
-			return nil, fmt.Errorf("vertex %q is given twice, as number %d and %d", id, first+1,
+			return nil, fmt.Errorf("vertex %q is given twice, in places %d and %d; remove one",
+				id, first+1,
 				k+1)
 		}
 		place[id] = k

@@ -11,9 +11,9 @@ const (
 	hdf5    = "an HDF5 file; save its arrays with numpy.savez"
 	parquet = "a Parquet file; save it as CSV: pandas.read_parquet(f).to_csv(g, index=False)"
 	feather = "a Feather file; save it as CSV: pandas.read_feather(f).to_csv(g, index=False)"
-	pickled = "a Python pickle, which could run code; load it in Python and save its arrays with " +
-		"numpy.savez, or of a dict of lists, in Python, halognn.write_dataset(DIR, " +
-		"networkx.Graph(dict)) writes a dataset"
+	pickled = "a Python pickle, which could run code; load it in Python and save its arrays " +
+		"with numpy.savez or, if it is a dict of lists, write a dataset by " +
+		"halognn.write_dataset(DIR, networkx.Graph(dict))"
 	packed = "compressed, but not by gzip, which is the only compression that is read; unpack it"
 )
 
