@@ -549,7 +549,8 @@ func readLabels(s *source, a arraySource, key string) error {
 	switch {
 	case err == nil && cols == 1 && declared && s.classes > s.origin.Classes:
 		err = fmt.Errorf("there is a label of class %d, but origin.json says that there are %d "+
-			"classes, counted from 0: %w", s.classes-1, s.origin.Classes, ErrValue)
+			"classes, counted from 0: %w; correct one of the two",
+			s.classes-1, s.origin.Classes, ErrValue)
 	case err == nil && cols == 1 && !declared:
 		err = s.takeClasses(&classes)
 	case err == nil && cols != 1:

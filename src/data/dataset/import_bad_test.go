@@ -201,7 +201,7 @@ func TestImportBadInput(t *testing.T) {
 		}, []string{"graph.npz: adj_indptr: row offsets fall from 5 to 4"}, nil},
 		{"not square", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "graph.npz"), "adj_shape", array(t, []int64{6, 7}, 2))
-		}, []string{"graph.npz: adj_shape: [6 7]", "square"}, nil},
+		}, []string{"graph.npz: adj_shape: the shape is [6 7]", "square"}, nil},
 		{"a class beyond those declared", "origin", originFile(`{"classes": 2}`),
 			[]string{"y: there is a label of class 2, but origin.json says that there are 2 classes"}, dataset.ErrValue},
 		{"names for other classes", "origin", originFile(`{"classes": 3, "class_names": ["a"]}`),
@@ -213,7 +213,7 @@ func TestImportBadInput(t *testing.T) {
 				}
 			}, []string{"origin.json says that there are 3 classes, but there are no labels"}, dataset.ErrValue},
 		{"a part outside", "origin", originFile(`{"parts": [{"name": "A", "first": 1, "count": 6}]}`),
-			[]string{"origin.json: graph A has the vertices 1 to 6, but there are 6"}, dataset.ErrValue},
+			[]string{"origin.json: graph A has the vertices 1 to 6, but there are only 6 vertices"}, dataset.ErrValue},
 		{"an origin that is no JSON", "origin", originFile(`{"classes": `),
 			[]string{"origin.json: unexpected end"}, nil},
 		{"dense and sparse features", "origin",

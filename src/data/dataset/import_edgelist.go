@@ -181,8 +181,8 @@ func cureEdge(path string, r *table.Reader) string {
 		return "a MatrixMarket file, which begins with its size: in Python, " +
 			"halognn.write_dataset(DIR, scipy.io.mmread(FILE)) imports it"
 	case bytes.HasPrefix(r.Row(), []byte("*")):
-		return "a Pajek file: networkx.read_pajek reads it and, in Python, " +
-			"halognn.write_dataset(DIR, graph) imports it"
+		return "a Pajek file: in Python, halognn.write_dataset(DIR, networkx.read_pajek(FILE)) " +
+			"imports it"
 	case n > 2 && bytes.ContainsAny(r.Row(), "{}"):
 		return "an edge with attributes in braces, as networkx.write_edgelist writes: write the " +
 			"file with data=False or by networkx.write_weighted_edgelist, or import the graph " +

@@ -85,7 +85,8 @@ func readEdgeRowTable(e *edgeSource, path string) error {
 		}
 		for _, x := range row {
 			if !finite(float32(x)) {
-				return r.Errorf("%w: a feature of an edge is %g", ErrValue, x)
+				return r.Errorf("%w: a feature of an edge is %g; it must be a finite float32",
+					ErrValue, x)
 			}
 			e.rows.data = appended(e.rows.data, float32(x))
 		}

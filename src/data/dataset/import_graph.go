@@ -471,8 +471,9 @@ func (g *graphSource) labelled() (labels *source, err error) {
 		switch {
 		case s.task() == task.None:
 		case labels != nil:
-			return nil, fmt.Errorf("%s: %w: vertices of types %s and %s have labels, but a model "+
-				"is trained on the labels of one type; leave the others out", g.options.In,
+			return nil, fmt.Errorf("%s: %w: vertices of types %s and %s have labels, but a "+
+				"model is trained on the labels of one type; choose it by --label TYPE=COLUMN, "+
+				"or leave the labels of other types out by --ignore", g.options.In,
 				ErrValue, labels.kind, s.kind)
 		default:
 			labels = s

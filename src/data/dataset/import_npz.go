@@ -170,7 +170,8 @@ func readAttributed(e *edgeSource, a arraySource) error {
 		return err
 	}
 	if len(shape) != 2 || shape[0] != shape[1] {
-		return fmt.Errorf("%s: %v, want a square matrix", a.name("adj_shape"), shape)
+		return fmt.Errorf("%s: the shape is %v, but the matrix must be square",
+			a.name("adj_shape"), shape)
 	}
 	if err := s.setVertices(shape[0], a.name("adj_shape")); err != nil {
 		return err
@@ -304,7 +305,8 @@ func readIDs(s *source, a arraySource, key string) error {
 		return err
 	}
 	if len(ids) != s.vertices {
-		return fmt.Errorf("%s: %d ids for %d vertices", a.name(key), len(ids), s.vertices)
+		return fmt.Errorf("%s: %d ids for %d vertices; give one for each vertex",
+			a.name(key), len(ids), s.vertices)
 	}
 	s.places = make(map[string]graph.VertexID, len(ids))
 	for v, id := range ids {

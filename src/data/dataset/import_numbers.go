@@ -22,7 +22,8 @@ func regression(s *source) bool { return s.options.Task == task.Regression }
 // none.
 func makeTargets(s *source, outputs int, file string) error {
 	if outputs < 1 || int64(outputs)*int64(s.vertices) > 1<<40 {
-		return fmt.Errorf("%s: %d columns of numbers for %d vertices: %w", file, outputs,
+		return fmt.Errorf("%s: %d columns of numbers for %d vertices: %w: there must be at "+
+			"least one column, and at most 2^40 numbers", file, outputs,
 			s.vertices, ErrValue)
 	}
 	n := int64(s.vertices) * int64(outputs)

@@ -36,7 +36,8 @@ func readOrigin(s *source, dir string) error {
 	o := &s.origin
 	if err == nil && (o.Classes < 0 || o.Classes > maxClasses ||
 		o.Classes > 0 && len(o.ClassNames) > 0 && len(o.ClassNames) != o.Classes) {
-		err = fmt.Errorf("%d classes, but %d names of classes: %w", o.Classes, len(o.ClassNames),
+		err = fmt.Errorf("%d classes, but %d names of classes: %w; give one name for each class",
+			o.Classes, len(o.ClassNames),
 			ErrValue)
 	}
 	if err != nil {
@@ -66,12 +67,12 @@ func noteParts(s *source) {
 func checkOrigin(s *source) error {
 	if s.origin.Classes > 0 && s.labels == nil && s.marks == nil && s.targets == nil {
 		return fmt.Errorf("origin.json says that there are %d classes, but there are no labels: "+
-			"%w", s.origin.Classes, ErrValue)
+			"%w; add labels, or leave the classes out", s.origin.Classes, ErrValue)
 	}
 	for _, p := range s.origin.Parts {
 		if p.First < 0 || p.Count < 0 || p.Count > s.vertices-p.First {
 			return fmt.Errorf("origin.json: graph %s has the vertices %d to %d, but there are "+
-				"%d: %w", p.Name, p.First,
+				"only %d vertices: %w; correct these numbers", p.Name, p.First,
 				p.First+p.Count-1, s.vertices, ErrValue)
 		}
 	}

@@ -483,7 +483,7 @@ func TestImportRefusals(t *testing.T) {
 					o.Table.Source, o.Table.Target = "source", "source"
 				},
 			),
-			[]string{"--source and --target are the same column"},
+			[]string{"--source and --target name the same column"},
 		},
 		{
 			"a node table for another format",

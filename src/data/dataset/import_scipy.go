@@ -42,7 +42,8 @@ func addScipy(e *edgeSource, a arraySource) error {
 	if e.from.vertices == unknown {
 		err = e.from.setVertices(shape[0], a.name("shape"))
 	} else if shape[0] != int64(e.from.vertices) {
-		err = fmt.Errorf("%s: the matrix is %v, but the other arrays have %d vertices",
+		err = fmt.Errorf("%s: the shape is %v, but the other arrays have %d vertices; save all "+
+			"arrays of one graph",
 			a.name("shape"), shape, e.from.vertices)
 	}
 	if err != nil {
@@ -69,7 +70,8 @@ func addCOO(e *edgeSource, a arraySource, from, to string) error {
 		return err
 	}
 	if len(rows) != len(cols) {
-		return fmt.Errorf("%s: %d entries, but %s has %d", a.name(from), len(rows), to, len(cols))
+		return fmt.Errorf("%s: %d entries, but %s has %d; save the matrix again",
+			a.name(from), len(rows), to, len(cols))
 	}
 	for at, u := range rows {
 		if err := e.addEdge(u, cols[at]); err != nil {

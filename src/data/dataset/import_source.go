@@ -257,7 +257,7 @@ func (s *source) vertexRange(v int64) error {
 		cure = "; or they have gaps: numpy.unique(edge_index, return_inverse=True)[1].reshape(" +
 			"edge_index.shape) renumbers them"
 	}
-	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d; perhaps files of two "+
+	return fmt.Errorf("an edge names vertex %d: %w: ids must be 0 to %d. Perhaps files of two "+
 		"versions are mixed, or ids begin at 1%s", v, graph.ErrVertexRange, s.limit()-1, cure)
 }
 
@@ -306,7 +306,8 @@ func (s *source) setLabel(v int, y float64) error {
 // makeMarks allocates the matrix for several labels a vertex.
 func (s *source) makeMarks(classes int, file string) error {
 	if classes < 1 || int64(classes)*int64(s.vertices) > 1<<40 {
-		return fmt.Errorf("%s: %d label columns for %d vertices: %w", file, classes, s.vertices,
+		return fmt.Errorf("%s: %d label columns for %d vertices: %w: there must be at least one "+
+			"column, and at most 2^40 labels", file, classes, s.vertices,
 			ErrValue)
 	}
 	marks := int64(s.vertices) * int64(classes)

@@ -131,7 +131,8 @@ func (s *source) vertexOf(id int64) (graph.VertexID, error) {
 	if s.originals != nil {
 		i, ok := slices.BinarySearch(s.originals, id)
 		if !ok {
-			return 0, fmt.Errorf("vertex %d: %w: no edge names this id", id, graph.ErrVertexRange)
+			return 0, fmt.Errorf("vertex %d: %w: no edge names this id; remove it from the list",
+				id, graph.ErrVertexRange)
 		}
 		v = int64(i)
 	}
@@ -147,7 +148,8 @@ func (s *source) vertexNamed(id string) (graph.VertexID, error) {
 	if s.places != nil {
 		v, ok := s.places[id]
 		if !ok {
-			return 0, fmt.Errorf("vertex %.60q: %w: no row of the tables has this id", id,
+			return 0, fmt.Errorf("vertex %.60q: %w: no row of the tables has this id; remove it "+
+				"from the list", id,
 				graph.ErrVertexRange)
 		}
 		return v, nil

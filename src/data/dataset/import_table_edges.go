@@ -110,7 +110,8 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 			"them with --source and --target, or say --no-header if this row is an edge", ErrValue,
 			strings.Join(t.Header, ", "))
 	case t.from == t.to:
-		return fmt.Errorf("%s: %w: --source and --target are the same column", t.Path(), ErrValue)
+		return fmt.Errorf("%s: %w: --source and --target name the same column; name two columns",
+			t.Path(), ErrValue)
 	case e.from == e.to && e.from.kind == "" && twoSpaces(t.Header[t.from], t.Header[t.to]):
 		return t.Errorf("%w: columns %s and %s name two kinds of vertices, whose ids may be "+
 			"equal: give both kinds ids of their own, or types (docs/guide/typed.md); if both "+
@@ -395,7 +396,8 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 			return err
 		case k < 0: // only tables of other relations have this column
 		case slices.Contains(t.features, k):
-			return fmt.Errorf("%s: %w: %s names column %s twice", t.Path(), ErrValue, flag, name)
+			return fmt.Errorf("%s: %w: %s names column %s twice; leave one out",
+				t.Path(), ErrValue, flag, name)
 		case k == t.from || k == t.to:
 			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too; "+
 				"leave it out there",
@@ -580,9 +582,9 @@ func eachNamedEdge(e *edgeSource,
 				path, ErrValue, rows, t.Between())
 		}
 		if err != nil && !t.HasNames && t.Columns() > len(t.Header) {
-			err = fmt.Errorf("%w; if a row lists the neighbours of its first vertex, "+
-				"networkx.read_adjlist(FILE, delimiter=%q) reads it and, in Python, "+
-				"halognn.write_dataset(DIR, graph) imports it", err, t.Between())
+			err = fmt.Errorf("%w; if a row lists the neighbours of its first vertex, import it "+
+				"in Python by halognn.write_dataset(DIR, networkx.read_adjlist(FILE, "+
+				"delimiter=%q))", err, t.Between())
 		}
 		if err != nil || row == nil {
 			return t, err

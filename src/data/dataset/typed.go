@@ -39,7 +39,8 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 		return report, err
 	}
 	if len(counts) != m.Schema.NumTypes() {
-		return report, fmt.Errorf("%w: %d numbers of vertices for %d types", ErrMismatch,
+		return report, fmt.Errorf("%w: there are %d numbers of vertices, but %d vertex types",
+			ErrMismatch,
 			len(counts), m.Schema.NumTypes())
 	}
 	m.Tables = make([]Table, len(counts))

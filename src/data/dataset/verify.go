@@ -38,7 +38,8 @@ func (d *Dataset) Verify() error {
 func (d *Dataset) verifyContent() error {
 	name := func(file string, err error) error {
 		if err != nil {
-			return fmt.Errorf("%s: %w", filepath.Join(d.Dir, file), err)
+			return fmt.Errorf("%s: %w; restore it or make the dataset again",
+				filepath.Join(d.Dir, file), err)
 		}
 		return nil
 	}

@@ -99,7 +99,7 @@ func (o Options) start(g *graph.CSC, train []graph.VertexID, extra int64) (*samp
 	if n := int64(o.Epochs) * int64(streams.Steps()) * int64(o.Sample.Hops()+1); n > math.MaxInt32 {
 		streams.Free()
 		return nil, fmt.Errorf("%d epochs of %d minibatches could draw a vertex %d times, but "+
-			"counts have 32 bits; sample fewer epochs", o.Epochs, streams.Steps(), n)
+			"counts have 32 bits; lower --epochs", o.Epochs, streams.Steps(), n)
 	}
 	o.Sample = o.Sample.InJob(streams.Steps(), 1, 1, 1)
 	s := &sampling{Options: o, streams: streams,
@@ -142,7 +142,7 @@ func (o *Options) fits(g *graph.CSC, seeds int, extra int64) error {
 	if need > available {
 		return fmt.Errorf("sampling %d vertices and %d edges: %w: it takes about %.1f GB with "+
 			"%d sampling threads, but only %.1f GB is available; use fewer CPUs (GOMAXPROCS=1), "+
-			"a smaller batch, or a larger machine",
+			"a lower --batch, or a larger machine",
 			n, g.NumEdges(), ErrMemory, float64(need)/1e9, o.Workers,
 			float64(available)/1e9)
 	}

@@ -103,7 +103,8 @@ func Load(dir string, p Purpose, vertices, edges int64) (*Counts, error) {
 		return nil, fmt.Errorf("%s: %w; %s", path, err, remedy)
 	}
 	if m.Format != format {
-		return nil, fmt.Errorf("%s: format %d; this program reads format %d; %s", path, m.Format,
+		return nil, fmt.Errorf("%s: the counts have format %d, but this program reads format "+
+			"%d; %s", path, m.Format,
 			format, remedy)
 	}
 	if other := m.For.differs(&p); other != "" {

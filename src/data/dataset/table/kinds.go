@@ -52,20 +52,20 @@ var texts = []struct{ begin, what string }{
 		"itself"},
 }
 
-const dot = "a DOT file of Graphviz; networkx.nx_pydot.read_dot reads it and, in Python, " +
-	"halognn.write_dataset(DIR, graph) imports it"
+const dot = "a DOT file of Graphviz; in Python, halognn.write_dataset(DIR, " +
+	"networkx.nx_pydot.read_dot(FILE)) imports it"
 
 const (
-	pajek = "a Pajek file: networkx.read_pajek reads it and, in Python, " +
-		"halognn.write_dataset(DIR, graph) imports it"
-	gml = "a GML file: networkx.read_gml reads it and, in Python, halognn.write_dataset(DIR, " +
-		"graph) imports it"
+	pajek = "a Pajek file: in Python, halognn.write_dataset(DIR, networkx.read_pajek(FILE)) " +
+		"imports it"
+	gml = "a GML file: in Python, halognn.write_dataset(DIR, networkx.read_gml(FILE)) imports it"
 )
 
 const dl = "a DL file of UCINET; export it as an edge list"
 
-const xml = "XML or a web page; if a download gave this, fetch the file again; if it is a graph, " +
-	"networkx.read_graphml or read_gexf reads it"
+const xml = "XML or a web page; if a download gave this, fetch the file again; if it is a " +
+	"graph, halognn.write_dataset(DIR, networkx.read_graphml(FILE)) in Python imports it, or " +
+	"the same with read_gexf"
 
 // notText returns an error if the beginning of a file, head, shows that it is no table.
 func (r *Reader) notText(head []byte) error {
