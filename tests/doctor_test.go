@@ -79,7 +79,7 @@ func TestDoctorTellsWhereAGPUWouldDraw(t *testing.T) {
 	}{
 		{"", "1", "\nGPU 0: 1 MB for a rank\n"},
 		{smallParts.dir(t), "1",
-			"MB for a rank; sample.on=auto would draw there, with 0 MB of topology, if"},
+			"MB for a rank; sample.on=auto would draw on the GPU, where the topology takes 0 MB, if"},
 		{smallParts.dir(t), "8",
 			"would draw on the host: the topology takes 0 MB of device memory, which is more than half of"},
 		{weightedParts.dir(t), "1", "would draw on the host: model.edge_weights"},

@@ -29,10 +29,10 @@ func analyzeCommand() *cobra.Command {
 		Use: "analyze [PARTS] --config FILE.yaml [--set key.path=value ...] [--ranks K] " +
 			"[--policies vip,degree,...]",
 		Short: "Rank the vertices for static caches, for runs in which no rank has all edges",
-		Long: "Rank, for every rank of a run, the vertices of the others as static cache " +
-			"policies do, and write them into PARTS/analysis, best first. Runs with " +
-			"topology.kind partitioned read them: any number of runs with the same parts, ranks, " +
-			"fanouts and batch. One process does it, with the graph mapped.",
+		Long: "For every rank of a run, rank the vertices of the other ranks as static cache " +
+			"policies do, and write them into PARTS/analysis, best first. All runs with " +
+			"topology.kind partitioned and the same parts, ranks, fanouts and batch read these " +
+			"files. One process does this, with the graph mapped into memory.",
 		Example: "  halognn analyze parts/products-4 --config inputs/products.yaml " +
 			"--policies vip,oracle",
 		Args: cobra.MaximumNArgs(1),
@@ -51,8 +51,8 @@ func analyzeCommand() *cobra.Command {
 	f.IntVar(&o.perNode, "ranks-per-node", 0,
 		"ranks that share a node's memory (default: run.ranks_per_node, or 1)")
 	f.StringSliceVar(&o.policies, "policies", []string{policy.VIP},
-		"static policies of cache.policy")
-	f.Float64Var(&o.alpha, "alpha", 1, "largest cache.alpha of the runs")
+		"the static policies to rank by, as in cache.policy")
+	f.Float64Var(&o.alpha, "alpha", 1, "the largest cache.alpha that the runs will have")
 	return c
 }
 

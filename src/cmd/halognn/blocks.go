@@ -54,7 +54,7 @@ func blocksCommand() *cobra.Command {
 	f.StringArrayVar(&o.sets, "set", nil, "override a key, as train.epochs=1; repeatable")
 	f.IntVar(&o.ranks, "ranks", 0, "ranks of the run (default: one for each part)")
 	f.IntVar(&o.steps, "steps", 0,
-		"write the first steps only, this many (default: all)")
+		"number of steps to write, from the first on (default: all)")
 	f.StringVar(&o.out, "out", "", "a new or empty directory to write to")
 	return c
 }

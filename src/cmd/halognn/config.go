@@ -41,7 +41,8 @@ func configCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&path, "config", "", "YAML file of a run (default: the defaults)")
+	f.StringVar(&path, "config", "", "YAML file of a run, to print its values (default: print "+
+		"the defaults)")
 	f.StringArrayVar(&sets, "set", nil, "override a key, as train.lr=0.01; repeatable")
 	f.BoolVar(&markdown, "markdown", false, "print the page docs/config.md instead")
 	return c

@@ -142,8 +142,7 @@ func generateCommand(p *process) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.Kind, "kind", "",
 		"sbm: degree-corrected stochastic block model (the default); rmat: recursive matrix; "+
-			"mag: typed, "+
-			"papers, authors, institutions and fields")
+			"mag: a graph with vertex types: papers, authors, institutions and fields")
 	f.StringVar(&o.Preset, "preset", "",
 		"sizes of a known graph: "+strings.Join(dataset.Presets(), ", "))
 	f.Float64Var(&o.Scale, "scale", 1, "multiplies the vertices of the preset")
@@ -158,12 +157,11 @@ func generateCommand(p *process) *cobra.Command {
 			"preset's)")
 	f.StringVar(&o.FeatureType, "feature-type", "",
 		"float32, float16 or int8 (default float32, or the preset's)")
-	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: shares, as of --split, "+
-		"of the pairs "+
-		"of vertices with an edge, such as 85/5/10")
-	f.StringVar(&o.LinkLabels, "link-labels", "", "what links have to predict, of ends of "+
-		"classes a and b: "+
-		"classes, (a + b) mod C, or numbers, a + b (default: they are ranked)")
+	f.StringVar(&o.SplitLinks, "split-links", "", "make links the task: train/valid/test shares "+
+		"of the pairs of vertices with an edge, such as 85/5/10")
+	f.StringVar(&o.LinkLabels, "link-labels", "", "label of a link between vertices of classes "+
+		"a and b: classes, for the class (a + b) mod C, or numbers, for the number a + b "+
+		"(default: links have no labels and are ranked)")
 	f.BoolVar(&o.EdgeWeights, "edge-weights", false, "weights of edges, uniform in [0,1)")
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal graphs")
 	return c
@@ -272,20 +270,18 @@ func importCommand(p *process) *cobra.Command {
 	f := c.Flags()
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what each column and array is taken as, and "+
 		"write nothing")
-	f.StringSliceVar(&o.NoLabel, "no-label", nil, "words and numbers among labels that stand for "+
-		"none; '' "+
-		"makes classes of all (default: nan, none, null, na, n/a, <NA>, #N/A, -1 and -100, and "+
-		"nothing)")
+	f.StringSliceVar(&o.NoLabel, "no-label", nil, "labels which mean that a vertex has none; '' "+
+		"reads them all as classes (default: nan, none, null, na, n/a, <NA>, #N/A, -1, -100 and "+
+		"an empty field)")
 	f.StringVar(&o.Format, "format", "", "one of "+strings.Join(dataset.Formats(), ", "))
 	f.StringVar(&o.In, "in", "", "the file or directory to read")
 	f.StringVar(&o.Name, "name", "", "name of the dataset (default: what the input is called)")
 	f.BoolVar(&undirected, "undirected", false, "add the reverse of every edge (default: where "+
-		"the format stores each edge once); of a relation between two vertex types as a relation "+
-		"rev_NAME")
+		"the format stores each edge once); for a relation between two vertex types, in a new "+
+		"relation rev_NAME")
 	f.BoolVar(&directed, "directed", false, "keep edges as stored")
-	f.BoolVar(&o.Reverse, "reverse", false, "of a graph with vertex types: add the reverse "+
-		"of every "+
-		"relation, as a relation rev_NAME")
+	f.BoolVar(&o.Reverse, "reverse", false, "for a graph with vertex types: add the reverse of "+
+		"every relation, in a new relation rev_NAME")
 	f.BoolVar(&o.KeepLoops, "keep-loops", false, "keep edges from a vertex to itself")
 	f.StringVar((*string)(&o.Weights), "merge-weights", "", "weight of an edge that comes "+
 		"several times: sum, mean, "+
@@ -293,63 +289,59 @@ func importCommand(p *process) *cobra.Command {
 	f.BoolVar(&o.KeepDuplicates, "keep-duplicates", false, "keep repeated edges")
 	f.StringVar(&o.Task, "task", "",
 		"regression: labels are numbers to predict; links: edges are what to predict (default: "+
-			"classes, "+
-			"as the labels show)")
+			"labels are classes)")
 	f.StringVar(&o.Split, "split", "", "a file, or train/valid/test, as 60/20/20, 0.6/0.2/0.2 or "+
 		"0.5%/0.2%/1% (default: the split that comes with the data, else 60/20/20)")
-	f.StringVar(&o.SplitLinks, "split-links", "", "shares, as of --split, of the pairs of "+
-		"vertices "+
-		"with an edge, or a directory with train.npy, valid.npy and test.npy, [n, 2] (default "+
-		"85/5/10)")
-	f.StringVar(&classes, "link-classes", "", "csv: column of the edge table, npz: array, with "+
-		"the class of "+
-		"each link, 0 to C-1; or NAME of train_NAME.npy and so on, beside the lists of "+
-		"--split-links")
-	f.StringSliceVar(&numbers, "link-numbers", nil, "the same with a number to predict, or several")
-	f.StringVar(&o.LinksOf, "relation", "", "of a graph with vertex types: the relation whose "+
-		"edges are the "+
-		"links, such as author,writes,paper")
-	f.BoolVar(&o.KeepLeaks, "keep-leaks", false, "of a graph with vertex types: keep validation "+
-		"and test links "+
-		"as edges of relations that tell them, such as the reverse")
-	f.Uint64Var(&o.Seed, "seed", 0, "seed of the shuffle behind percentages")
-	f.StringVar(&index, "split-index", "", "which split, from 0, where the data come with "+
-		"several, or all: "+
-		"each run then chooses by data.split")
+	f.StringVar(&o.SplitLinks, "split-links", "", "--task links: train/valid/test shares of the "+
+		"pairs of vertices with an edge, or a directory with train.npy, valid.npy and test.npy, "+
+		"each of shape [n, 2] (default 85/5/10)")
+	f.StringVar(&classes, "link-classes", "", "where the class of each link is, 0 to C-1: a "+
+		"column of the edge table (csv), an array (npz), or NAME for the files train_NAME.npy "+
+		"and so on in the directory of --split-links")
+	f.StringSliceVar(&numbers, "link-numbers", nil, "like --link-classes, for one or several "+
+		"numbers to predict")
+	f.StringVar(&o.LinksOf, "relation", "", "for a graph with vertex types: the relation whose "+
+		"edges are the links, such as author,writes,paper")
+	f.BoolVar(&o.KeepLeaks, "keep-leaks", false, "for a graph with vertex types: keep the edges "+
+		"of other relations, such as the reverse, that join the same vertices as validation and "+
+		"test links")
+	f.Uint64Var(&o.Seed, "seed", 0, "random seed of splits that are given in percent")
+	f.StringVar(&index, "split-index", "", "number of the split to use, from 0, if the data "+
+		"have several; all keeps them all, and each run chooses by data.split")
 	f.StringToStringVar(&o.Keys, "keys", nil,
-		"npz: what arrays are called, such as x=embedding,edge_index=links")
+		"npz: the names of arrays, such as x=embedding,edge_index=links")
 	f.StringSliceVar(&o.Ignore, "ignore", nil, "arrays or columns to leave out, such as edge_type")
 	f.BoolVar(&o.Standardize, "standardize", false,
 		"shift and scale feature columns to mean 0, variance 1 over the training vertices")
 	f.StringVar(&o.StandardizeAs, "standardize-as", "",
-		"a dataset that was standardized: shift and scale as there, to predict with its models")
+		"a dataset imported with --standardize: shift and scale features as there, so that its "+
+			"models can predict this graph")
 	f.StringVar(&o.Table.Nodes, "nodes", "", "csv: the node table")
 	f.StringVar(&o.Table.Source, "source", "",
-		"csv: column of the edge table with the source vertex (default: of a pair, as "+
-			"source,target or from,to)")
+		"csv: column of the edge table with the source vertex (default: found by pairs of "+
+			"names, such as source,target or from,to)")
 	f.StringVar(&o.Table.Target, "target", "",
-		"csv: column of the edge table with the target vertex (default: of a pair, as "+
-			"source,target or from,to)")
+		"csv: column of the edge table with the target vertex (default: found by pairs of "+
+			"names, such as source,target or from,to)")
 	f.StringSliceVar(&o.Table.EdgeFeatures, "edge-features", nil,
-		"csv: columns of the edge table that are features of edges; NAME=a,b: of relation NAME")
+		"csv: columns of the edge table that are features of edges; NAME=a,b for relation NAME")
 	f.StringVar(&o.Table.Weight, "weight", "",
-		"csv: column of the edge table with the weight of the edge, NAME=COLUMN of relation NAME "+
-			"(default: "+
-			"edge_weight, weight, ...)")
+		"csv: column of the edge table with the weight of the edge; NAME=COLUMN for relation "+
+			"NAME (default: edge_weight, weight, ...)")
 	f.StringVar(&o.Table.ID, "id", "",
 		"csv: column of the node table with the vertex id (default: id, node, ..., else the first)")
-	f.StringSliceVar(&o.Table.Labels, "label", nil, "csv: column with the class, several columns "+
-		"of 0 and 1 or of numbers, or a file, .npy or text; TYPE=...: of a vertex type (default: "+
-		"label, y, class)")
+	f.StringSliceVar(&o.Table.Labels, "label", nil, "csv: column with the class, several "+
+		"columns of 0 and 1 or of numbers, or a file, .npy or text; TYPE=... for one vertex "+
+		"type (default: label, y, class)")
 	f.StringSliceVar(&o.Table.Features, "features", nil,
-		"csv: columns with features, or a .npy file; TYPE=...: of a vertex type (default: all "+
+		"csv: columns with features, or a .npy file; TYPE=... for one vertex type (default: all "+
 			"other columns)")
 	f.StringVar(&o.Table.Split, "split-column", "",
 		"csv: column with train, valid or test, or 0, 1 or 2 (default: split, marks in "+
 			"train_mask, val_mask, test_mask, "+
 			"or the one column with such words)")
 	f.BoolVar(&o.Table.FirstRows, "first-rows", false,
-		"csv: of a vertex with several rows of the node table take the first (default: an error)")
+		"csv: if a vertex has several rows in the node table, take the first (default: an error)")
 	f.BoolVar(&o.Table.NoHeader, "no-header", false,
 		"csv: the first row is data; columns are called 0, 1, ... (default: as the row shows)")
 	f.BoolVar(&o.Table.Header, "header", false,

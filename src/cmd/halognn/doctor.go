@@ -40,8 +40,8 @@ func doctorCommand(p *process) *cobra.Command {
 	}
 	c.Flags().StringVar(&dir, "dir", ".", "the directory for parts and runs, in which doctor "+
 		"writes and reads a small file")
-	c.Flags().StringVar(&parts, "parts", "", "parts of a graph: says whether a GPU has room to draw "+
-		"their minibatches")
+	c.Flags().StringVar(&parts, "parts", "", "a PARTS directory: also say whether a GPU has "+
+		"room to draw its minibatches")
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
 	p.flag(c)
 	return c
@@ -105,7 +105,8 @@ func doctorRank(c comm.Comm, p *process, dir, parts string, asJSON bool) error {
 	}
 	if errors := report.Errors(); errors > 0 {
 		return withCode(exitFailed, comm.AgreedOn(c, fmt.Errorf(
-			"doctor: %s, listed above; cure that before you start the job", record.Counted(errors,
+			"doctor found %s, listed above; cure what it lists before you start the job",
+			record.Counted(errors,
 				"error"))))
 	}
 	return nil
@@ -153,8 +154,9 @@ func (p *process) gpuFound(c comm.Comm, parts string) (text string, err error) {
 	if why != "" {
 		return text + "; sample.on=auto would draw on the host: " + why, nil
 	}
-	return fmt.Sprintf("%s; sample.on=auto would draw there, with %d MB of topology, if half of "+
-		"the rest has room for the minibatches (halognn plan)", text, topology>>20), nil
+	return fmt.Sprintf("%s; sample.on=auto would draw on the GPU, where the topology takes %d "+
+		"MB, if the minibatches fit in half of the memory that remains (`halognn plan` predicts "+
+		"this)", text, topology>>20), nil
 }
 
 // firstWords returns the first n words of the text. A library's description of itself begins with

@@ -107,7 +107,7 @@ func possibleDir(dir string) error {
 			err = os.NewSyscallError("write to "+at, unix.Access(at, unix.W_OK))
 		}
 		if err != nil {
-			return usageError(fmt.Errorf("run directory: %w", err))
+			return usageError(fmt.Errorf("run directory: %w; choose another run.dir", err))
 		}
 		return nil
 	}

@@ -66,31 +66,31 @@ func inferCommand(p *process) *cobra.Command {
 	f.StringVar(&o.run, "run", "", "the run directory")
 	f.StringVar(&o.parts, "parts", "",
 		"the PARTS directory to predict (default: the one trained on)")
-	f.StringVar(&o.checkpoint, "checkpoint", "", "best or last: take the model of the newest "+
-		"checkpoint, of its best validation or of its last step; the run need not have finished")
+	f.StringVar(&o.checkpoint, "checkpoint", "", "take the model from the newest checkpoint, "+
+		"even of a run that has not finished: best, of its best validation, or last, of its "+
+		"last step")
 	f.StringVar(&o.mode, "mode", "full",
 		"full: all neighbours, layer by layer; sampled: minibatches, by "+
 			"sample.eval_fanouts if the run has them")
 	f.StringVar(&o.what.Path, "out", "",
-		"the file of predictions to write, a row a vertex: NumPy, in the order of the "+
-			"dataset; or .csv, with the ids of the source")
+		"the file to write predictions to, a row a vertex: .npy, in the order of the dataset, "+
+			"or .csv, with the ids of the source")
 	f.BoolVar(&o.logits, "logits", false,
 		"write the logit of each class, float32 [vertices, classes], instead of the class")
 	f.BoolVar(&o.probabilities, "probabilities", false,
 		"write the probability of each class, float32 [vertices, classes], instead of "+
 			"the class")
 	f.StringVar(&o.what.Embeddings, "embeddings", "",
-		"the NumPy file of hidden rows to write, what the last layer reads: float32 "+
-			"[vertices, hidden]")
+		"the NumPy file to write embeddings to: the hidden rows that the last layer reads, "+
+			"float32 [vertices, hidden]")
 	f.StringVar(&o.vertices, "vertices", "",
-		"predict only the vertices whose ids in the source this file has, a line each "+
-			"or as .npy, in that order")
-	f.StringVar(&o.what.Links, "links", "", "of the task of links: write the scores of the pairs "+
-		"that this "+
-		"file has, source and target a line, or .npy [n, 2], by ids in the source")
-	f.IntVar(&o.what.Top, "top", 0, "of the task of links: write this many of the best partners "+
-		"of each "+
-		"vertex, or of each of --vertices, among those without a link to it")
+		"predict only the vertices in this file, in its order: their ids in the source, one a "+
+			"line or as .npy")
+	f.StringVar(&o.what.Links, "links", "", "task links: write the scores of the pairs in this "+
+		"file, which has a source and a target on each line, or is .npy of shape [n, 2], by "+
+		"their ids in the source")
+	f.IntVar(&o.what.Top, "top", 0, "task links: for each vertex, or each of --vertices, write "+
+		"this many of the best partners among the vertices without a link to it")
 	f.StringArrayVar(&o.sets, "set", nil,
 		"override a key of the run's config, as compute.threads=2; repeatable")
 	p.flag(c)

@@ -51,11 +51,11 @@ func (m *cutting) flags(c *cobra.Command) {
 	}
 	f := c.Flags()
 	f.StringVar(&m.method, "method", "metis", strings.Join(meanings, "; "))
-	f.StringVar(&m.assignment, "assignment", "", "--method file: the part of each vertex of the "+
-		"dataset, a line each as METIS's GRAPH.part.K, or a .npy")
+	f.StringVar(&m.assignment, "assignment", "", "--method file: a file with the part of each "+
+		"vertex, one a line as in METIS's GRAPH.part.K, or .npy")
 	f.BoolVar(&m.keep, "keep", false, "--method file: leave parts as they are, balanced or not")
-	f.IntVar(&m.threads, "threads", 1, "--method kaminpar: more are faster, and parts then differ "+
-		"from run to run")
+	f.IntVar(&m.threads, "threads", 1, "--method kaminpar: threads to use; several are faster, "+
+		"but parts then differ from run to run")
 }
 
 // check returns an error for each fault of the flags.

@@ -19,10 +19,10 @@ func modesCommand() *cobra.Command {
 			"[--ranks 2,4,8] --out DIR",
 		Short: "Count what ranks compute, load and receive if they share minibatches, and if not",
 		Long: "Count, for several numbers of ranks, what they compute, load and receive with " +
-			"parallel.mode data, where each rank has minibatches of its own, split, where all " +
-			"ranks train each together, hybrid, where those of a node do (if there are several " +
-			"nodes of several ranks), and push-pull, where each rank has minibatches of its own " +
-			"and some columns of the features. Nothing is cached and nothing is trained.",
+			"each parallel.mode: data (each rank has minibatches of its own), split (all ranks " +
+			"train each minibatch together), hybrid (the ranks of a node do, if there are " +
+			"several nodes of several ranks) and push-pull (each rank has minibatches of its " +
+			"own, and some columns of the features). Nothing is cached and nothing is trained.",
 		Example: "  halognn simulate modes --parts parts/products-512 --set sample.batch=1024 " +
 			"--set sample.batch_scope=global --out runs/modes",
 		Args: noArguments,

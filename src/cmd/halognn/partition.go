@@ -79,12 +79,12 @@ func partitionCommand(p *process) *cobra.Command {
 	f.StringVar(&data, "data", "", "the DATASET directory")
 	f.IntVar(&o.Parts, "parts", 0, "number of parts; a run needs a number of ranks that divides it")
 	how.flags(c)
-	f.StringVar(&order.by, "order", "degree", "vertices inside a part, hottest first: by "+
-		"in-degree, or by how likely a minibatch reads them (vip)")
+	f.StringVar(&order.by, "order", "degree", "order of the vertices in a part: degree, highest "+
+		"in-degree first, or vip, those first that a minibatch most likely reads")
 	f.IntSliceVar(&order.fanouts, "fanouts", nil,
-		"--order vip, --weights other than data: sample.fanouts of the runs to come")
-	f.IntVar(&order.batch, "batch", 0, "--order vip: sample.batch of the runs to come; --weights "+
-		"other than data: seeds of a minibatch of all ranks together")
+		"for --order vip and for --weights other than data: sample.fanouts of the runs to come")
+	f.IntVar(&order.batch, "batch", 0, "for --order vip: sample.batch of the runs to come; for "+
+		"--weights other than data: seeds of a minibatch of all ranks together")
 	weights.flags(c)
 	f.Uint64Var(&o.Seed, "seed", 0, "random seed: equal seeds give equal parts")
 	f.StringVar(&features, "features", "", "make features of the graph, for a dataset "+

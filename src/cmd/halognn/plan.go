@@ -40,11 +40,10 @@ func planCommand() *cobra.Command {
 			"[--ranks-per-node R]",
 		Short: "Predict the memory, the traffic and the time of a job before it runs",
 		Long: "Predict the memory of a rank, the remote rows of a step and the time of a step " +
-			"before a job runs, and suggest a cache.\n" +
-			"There may be more ranks than parts. Rates that are not given are measured on this " +
-			"machine.\n" +
-			"Without parts, --preset or --vertices, --edges and --features describe the graph: " +
-			"memory and traffic are then estimates from above.",
+			"before a job runs, and suggest a cache.\nThere may be more ranks than parts. Rates " +
+			"that are not given are measured on this machine.\nWithout parts, --preset or " +
+			"--vertices, --edges and --features describe the graph: the memory and the traffic " +
+			"are then upper estimates.",
 		Example: "  halognn plan --preset papers100M --ranks 16 --memory 256 --network 12.5\n" +
 			"  halognn plan --parts parts/products-4 --config inputs/products.yaml " +
 			"--ranks 64 --ranks-per-node 4 --network 25",
@@ -74,28 +73,29 @@ func planCommand() *cobra.Command {
 		"ranks that share a node's memory and link (default: run.ranks_per_node, or 1)")
 	f.Float64Var(&o.cores, "cores", 0, "CPUs of a rank; a fraction if ranks share them (default: "+
 		"this machine's, divided among the ranks of a node)")
-	f.Float64Var(&o.network, "network", 0, "link of a node in GB/s (default: assumed)")
+	f.Float64Var(&o.network, "network", 0, "bandwidth of the network link of a node in GB/s "+
+		"(default: assumed)")
 	f.Float64Var(&o.rows, "rows", 0,
-		"feature rows that a goroutine aggregates a second (default: measured)")
+		"feature rows that a thread aggregates a second (default: measured)")
 	f.Float64Var(&o.draws, "draws", 0,
-		"edges that a goroutine draws a second (default: measured)")
+		"edges that a thread draws a second (default: measured)")
 	f.Float64Var(&o.lookups, "lookups", 0,
-		"feature rows that a goroutine locates a second (default: measured)")
+		"feature rows that a thread locates a second (default: measured)")
 	f.Float64Var(&o.flops, "flops", 0, "flop/s of a rank's training step (default: measured)")
 	f.Float64Var(&o.mem, "memory", 0,
 		"memory of a node in GB, a limit for the suggestion (default: this machine's)")
 	f.IntVar(&o.gpus, "gpus", 0,
 		"with compute.device cuda: GPUs of a node (default: one for each rank)")
 	f.Float64Var(&o.gpuMem, "gpu-memory", 0,
-		"GB of a GPU that halognn may take (default: those of this machine's, or assumed)")
+		"GB of a GPU that halognn may take (default: this machine's, or assumed)")
 	f.Float64Var(&o.gpuBandwidth, "gpu-bandwidth", 0,
 		"GB/s that a GPU reads and writes in its memory (default: measured, or assumed)")
 	f.Float64Var(&o.bus, "bus", 0, "GB/s from the host to a GPU (default: measured, or assumed)")
 	f.StringVar(&o.out, "out", "", "a new or empty directory to write plan.json to")
 	f.StringVar(&o.trace, "trace", "", "a new or empty directory for SimGrid traces of what the "+
 		"ranks send and compute")
-	f.IntVar(&o.leaf, "leaf", 1, "with --trace: nodes of a leaf switch, which send as one (for "+
-		"hundreds of nodes)")
+	f.IntVar(&o.leaf, "leaf", 1, "with --trace: nodes under a leaf switch, traced as one sender "+
+		"(for hundreds of nodes)")
 	o.graph.flags(c)
 	return c
 }

@@ -38,7 +38,8 @@ func (g *graphSizes) flags(c *cobra.Command) {
 	f.StringVar(&g.featureType, "feature-type", "", dataset.FeatureTypes+" (default: the preset's)")
 	f.IntVar(&g.classes, "classes", 0, "classes (default: the preset's, or 16)")
 	f.IntVar(&g.train, "train", 0, "training vertices (default: the preset's, or a tenth)")
-	f.Float64Var(&g.cut, "cut", assumedCut, "share of the edges between parts, one for each rank")
+	f.Float64Var(&g.cut, "cut", assumedCut, "share of the edges that join two parts, with one "+
+		"part for each rank")
 }
 
 func (g *graphSizes) given() bool { return g.preset != "" || g.vertices != 0 }

@@ -38,7 +38,7 @@ type process struct {
 
 func (p *process) flag(c *cobra.Command) {
 	c.Flags().IntVar(&p.goroutines, "ranks-in-process", 0,
-		"run this many ranks as goroutines of this process, without MPI")
+		"run this many ranks as threads of this process, without MPI")
 }
 
 // byMPI reports whether the ranks of the job are processes that MPI joins, not goroutines of this
@@ -67,7 +67,7 @@ func (p *process) run(f func(c comm.Comm) error) error {
 	speaks, limit := meetingOf(local)
 	slow := time.AfterFunc(meetingNote, func() {
 		if ranks == 0 && speaks {
-			slog.Warn(unmet(meetingNote, launch()) + fmt.Sprintf("; this ends after %v",
+			slog.Warn(unmet(meetingNote, launch()) + fmt.Sprintf("; halognn gives up after %v",
 				meetingLimit))
 		}
 	})
@@ -216,8 +216,9 @@ func (p *process) alone(c *cobra.Command) {
 	}
 	p.goroutines = 1
 	if of.Size > 1 && c.Name() != "partition" {
-		slog.Info(fmt.Sprintf("%s is %d in this shell, but nothing launched this process as one "+
-			"of so many, so it runs as the only rank; start it with mpirun or srun to get more",
+		slog.Info(fmt.Sprintf("%s is %d in this shell, but no launcher started this process as "+
+			"one of that many, so it runs as the only rank; start it with mpirun or srun to get "+
+			"more ranks",
 			of.Variable, of.Size))
 	}
 }

@@ -97,9 +97,8 @@ func (j *rankJob) openResumed() (done bool, err error) {
 	}
 	if ck.Finished(epochs, j.config.Training.Patience) {
 		if j.comm.Rank() == 0 {
-			fmt.Fprintf(stdout, "%s has finished: nothing is left to do. A larger train.epochs "+
-				"goes on "+
-				"from its end\n", run)
+			fmt.Fprintf(stdout, "%s has finished: nothing is left to do. Set a larger "+
+				"train.epochs to train it further\n", run)
 		}
 		return true, nil
 	}

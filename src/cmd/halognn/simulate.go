@@ -39,7 +39,7 @@ func (o *simulated) flags(c *cobra.Command, epochs int, out string) {
 	f.IntVar(&o.perNode, "ranks-per-node", 0,
 		"ranks of a node, which read each other's rows in memory (default: "+
 			"run.ranks_per_node, or 1)")
-	f.IntVar(&o.workers, "workers", 0, "goroutines (default: one for each CPU)")
+	f.IntVar(&o.workers, "workers", 0, "worker threads (default: one for each CPU)")
 	f.StringVar(&o.out, "out", "", out)
 }
 
@@ -122,8 +122,8 @@ func simulateCommand() *cobra.Command {
 			"without training",
 		Long: "Count the rows that training would fetch, for every cache policy and size, " +
 			"without training.\nThe run is that of the config; its cache.policy and cache.alpha " +
-			"are not read. With exchange.sums on, it counts the rows and sums that travel, with\n" +
-			"exchange.nodes on those that each node fetches as one.",
+			"are not read. With exchange.sums on, it counts the rows and sums that travel, and " +
+			"with\nexchange.nodes on, the rows that each node fetches as one.",
 		Example: "  halognn simulate --parts parts/products-4 --set sample.fanouts=10,10,5 " +
 			"--out runs/traffic",
 		Args: noArguments,
@@ -159,8 +159,8 @@ func simulateCommand() *cobra.Command {
 		"cache sizes, as fractions of an average rank's vertices, ascending")
 	f.Float64SliceVar(&o.HaloFractions, "halo-fractions", nil,
 		"cache sizes, as fractions of a rank's 1-hop halo, instead of --alphas")
-	f.BoolVar(&o.LastShort, "last-short", false, "full batches and a short last one, as "+
-		"published figures count; training cuts near-equal ones")
+	f.BoolVar(&o.LastShort, "last-short", false, "count full batches and a short last one, as "+
+		"published figures do, although training cuts batches of nearly equal size")
 	c.AddCommand(modesCommand())
 	return c
 }

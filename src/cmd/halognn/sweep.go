@@ -42,10 +42,10 @@ func sweepCommand(p *process) *cobra.Command {
 		Use:   "sweep --config FILE.yaml --out DIR [--grid key=a,b ...] [--seeds N]",
 		Short: "Train every combination of settings, and compare them by validation",
 		Long: "Train every combination of settings with every seed, one run after the other, " +
-			"into OUT/SETTINGS. Begun again, it goes on: what has finished stays. A run that " +
-			"fails does not end the others. The table chooses by validation, shows the test " +
-			"metric beside it, and gives mean and standard deviation over seeds and splits; " +
-			"OUT/report has the page.",
+			"into OUT/SETTINGS. Repeat the command to go on with a sweep: runs that have " +
+			"finished stay. A run that fails does not end the others. The table chooses by " +
+			"validation, shows the test metric beside it, and gives mean and standard deviation " +
+			"over seeds and splits; OUT/report has the page.",
 		Example: "  halognn sweep --config inputs/demo.yaml --grid train.lr=0.01,0.003 " +
 			"--grid model.hidden=64,256 --seeds 5 --out runs/sweep\n" +
 			"  halognn sweep --config c.yaml --grid 'sample.fanouts=[10,5],[15,10]' --launcher " +
@@ -91,19 +91,16 @@ func sweepCommand(p *process) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.config, "config", "", "YAML file of the runs")
 	f.StringVar(&o.out, "out", "", "the directory of the runs and their report")
-	f.StringArrayVar(&o.grid, "grid", nil, "a key and its values, as train.lr=0.01,0.003; a "+
-		"list in "+
-		"brackets is one value; repeatable: every combination is trained; without it, --seeds and "+
-		"--split-index there is one run")
+	f.StringArrayVar(&o.grid, "grid", nil, "a key and its values, as train.lr=0.01,0.003 (a "+
+		"list in brackets is one value); repeat it for more keys, and every combination is "+
+		"trained; without --grid, --seeds and --split-index there is one run")
 	f.StringArrayVar(&o.sets, "set", nil, "override a key of all runs; repeatable")
 	f.IntVar(&o.seeds, "seeds", 1, "train each combination with train.seed from 1 to this number")
-	f.StringVar(&o.splits, "split-index", "", "train each combination on every split that the "+
-		"parts hold, "+
-		"all, or on some, as 0,1,2 (data.split)")
+	f.StringVar(&o.splits, "split-index", "", "the splits to train each combination on "+
+		"(data.split): all that the parts hold, by the word all, or some, as 0,1,2")
 	f.StringVar(&o.launcher, "launcher", "", "what starts the ranks of a run, as 'mpirun -np 4'")
-	f.IntVar(&o.task, "task", 0, "train this run alone, from 1, and report those that have "+
-		"begun: an "+
-		"element of a job array (jobs/sweep.sbatch)")
+	f.IntVar(&o.task, "task", 0, "train only the run with this number, from 1, and report all "+
+		"runs that have begun: for job arrays (jobs/sweep.sbatch)")
 	f.BoolVar(&o.list, "list", false, "print the settings of each run, a line a run, and "+
 		"train nothing")
 	p.flag(c)

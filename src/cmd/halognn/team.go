@@ -57,7 +57,8 @@ func (t team) follow(data string) error {
 	if fault == nil {
 		defer d.Close()
 		if d.Identity() != of.Identity {
-			fault = errors.New("--data " + data + " is another dataset than on rank 0")
+			fault = errors.New("--data " + data + " is another dataset than on rank 0; give all " +
+				"ranks the same one")
 		}
 	}
 	l := shard.Layout{Offsets: of.Offsets, Origin: of.Origin}

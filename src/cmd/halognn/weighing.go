@@ -30,7 +30,8 @@ const (
 var weighings = words{
 	{weighData, "vertices, training seeds, evaluated vertices and edges; every edge costs " +
 		"the same"},
-	{weighPresample, "how often sampling touches vertices; an edge costs how often it is drawn"},
+	{weighPresample, "how often sampling touches vertices; the cost of an edge is how often it " +
+		"is drawn"},
 	{weighNode, "how often sampling touches vertices; every edge costs the same"},
 	{weighEdge, "training seeds and edges; every edge costs the same"},
 	{weighRand, "vertices, dealt out at random"},
@@ -56,8 +57,9 @@ func (w *weighing) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&w.by, "weights", weighData,
 		"what parts balance, and what cutting costs: "+strings.Join(meanings, ", "))
-	f.StringVar(&w.config, "config", "", "--weights other than data: the YAML file of the runs to "+
-		"come, for the sampler, the seeds of a minibatch of all ranks and train.seed")
+	f.StringVar(&w.config, "config", "", "--weights other than data: the YAML file of the runs "+
+		"to come, which gives the sampler, the seeds of a minibatch of all ranks together and "+
+		"train.seed")
 	f.StringArrayVar(&w.sets, "set", nil, "override a key of --config; repeatable")
 	f.IntVar(&w.sampling.Epochs, "epochs", presample.DefaultEpochs,
 		"--weights presample, node: epochs that are sampled")
@@ -156,8 +158,8 @@ func (w *weighing) settings(c *cobra.Command, order *hotOrder, parts int) error 
 	}
 	if hops == 0 || o.Batch == 0 {
 		return fmt.Errorf("--weights %s samples minibatches, so it needs --config, or --fanouts "+
-			"and --batch: sample.fanouts of the runs to come, and the seeds of a minibatch of "+
-			"all ranks together", w.by)
+			"and --batch: the sample.fanouts of the runs to come, and how many seeds a "+
+			"minibatch of all ranks has", w.by)
 	}
 	return o.Check()
 }
