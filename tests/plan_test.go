@@ -360,7 +360,7 @@ func TestBadPlansAreRefused(t *testing.T) {
 			[]string{"--parts", parts, "--config", config, "--network", "nan"}},
 		{"more memory than a number says", "--memory is 1e+12", 2,
 			[]string{"--parts", parts, "--config", config, "--memory", "1e12"}},
-		{"more ranks than vertices", "4611686018427387904 ranks; there may be at most", 2,
+		{"more ranks than vertices", "the job has 4611686018427387904 ranks, but may have at most", 2,
 			[]string{"--parts", parts, "--config", config, "--ranks", "4611686018427387904"}},
 		{"a model to measure which no machine holds", "give --flops", 2,
 			[]string{"--parts", parts, "--config", config, "--set", "model.hidden=65536", "--set",
@@ -386,7 +386,7 @@ func TestPlanSizes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	r := halognn(t).must(t, "plan", "--preset", "papers100M", "--ranks", "16", "--out", dir)
 	for _, want := range []string{"papers100M: 16 ranks", "features (one copy a node)", "remote MB",
-		"t_remote", "of sizes alone", "the cut is assumed",
+		"t_remote", "only the sizes of the graph", "the cut is assumed",
 		"with --method metis"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("it does not say %q: %v", want, r)

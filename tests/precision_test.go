@@ -96,7 +96,7 @@ func TestRunKeepsGradientsInBF16(t *testing.T) {
 	o := trained(t, parts, 2, append(sets, "train.epochs=3")...)
 	r = p.run(t, "train", "--resume", o.dir, "--ranks-in-process", "2", "--set",
 		"train.gradient_dtype=float32", "--set", "train.epochs=4")
-	want = "train.gradient_dtype is float32, the run began with bf16"
+	want = "train.gradient_dtype is float32, but the run began with bf16"
 	if r.code != usage || !strings.Contains(r.message(t), want) {
 		t.Errorf("exit code %d, want %d; the message should have %q:\n%s", r.code, usage, want, r)
 	}
@@ -198,7 +198,7 @@ func TestRunKeepsItsPrecision(t *testing.T) {
 	p := halognn(t)
 	r := p.run(t, "train", "--resume", o.dir, "--ranks-in-process", "2", "--set",
 		"compute.precision=float32", "--set", "train.epochs=4")
-	if want := "compute.precision is float32, the run began with bf16"; r.code != usage ||
+	if want := "compute.precision is float32, but the run began with bf16"; r.code != usage ||
 		!strings.Contains(r.message(t), want) {
 		t.Errorf("exit code %d, want %d; the message should have %q:\n%s", r.code, usage, want, r)
 	}

@@ -396,11 +396,11 @@ func TestResumeRefuses(t *testing.T) {
 	}{
 		{"other numbers", []string{"--resume", dir, "--set", "train.lr=0.5", "--set",
 			"model.hidden=8"}, usage,
-			[]string{"train.lr is 0.5, the run began with 0.01",
-				"model.hidden is 8, the run began with 16"}},
+			[]string{"train.lr is 0.5, but the run began with 0.01",
+				"model.hidden is 8, but the run began with 16"}},
 		{"another mode, which another cache would allow", []string{"--resume", dir, "--set",
 			"cache.policy=vip", "--set", "parallel.mode=split"}, usage,
-			[]string{"parallel.mode is split, the run began with data"}},
+			[]string{"parallel.mode is split, but the run began with data"}},
 		{"an unknown key", []string{"--resume", dir, "--set", "train.speed=1"}, usage,
 			[]string{"unknown key train.speed"}},
 		{"other parts", []string{"--resume", dir, "--set", "data.parts=" + other}, badData,
@@ -414,7 +414,7 @@ func TestResumeRefuses(t *testing.T) {
 			[]string{"--resume", dir, "--config", baseFile.dir(t), "--set", "data.parts=" +
 				smallParts.dir(t),
 				"--set", "model.norm=layer"}, usage,
-			[]string{"model.norm is layer, the run began with none"}},
+			[]string{"model.norm is layer, but the run began with none"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := c.args

@@ -82,7 +82,7 @@ func (l *lab) inject(i injection, run string) (o outcome) {
 		l.again(&o, i, run, "")
 	case o.code != 0:
 		intervals := 2 // one checkpoint may have been under way
-		if strings.Contains(o.text, "a checkpoint fell due while the one before it") {
+		if strings.Contains(o.text, "a checkpoint was due while the previous one") {
 			intervals++ // the disk is slow, says the job, and this one was put off
 		}
 		if o.lost = l.lost(i, run); o.lost > intervals*everySteps {

@@ -75,8 +75,8 @@ func (s *Saver) Due(updates int, note func(format string, args ...any)) (bool, e
 	due := n > 0 && updates/n > s.saved/n || idle && s.dueByTime(note)
 	if due && !idle && !s.slow {
 		s.slow = true
-		note("a checkpoint fell due while the one before it was still being written. Now and " +
-			"later, such a checkpoint is made at the first step after the write")
+		note("a checkpoint was due while the previous one was still being written. It is made " +
+			"once that write has ended, and later checkpoints wait alike")
 	}
 	return due && idle, nil
 }
@@ -92,9 +92,9 @@ func (s *Saver) dueByTime(note func(format string, args ...any)) bool {
 	every := max(asked, time.Duration(float64(s.took)/saveShare))
 	if every > asked && !s.rare {
 		s.rare = true
-		note("a checkpoint took %.3g s. The next one by time is made %.3g minutes after it, not "+
-			"%g (checkpoint.every_minutes). So checkpoints take at most %g %% of the time, now "+
-			"and later", s.took.Seconds(), every.Minutes(), s.o.EveryMinutes, saveShare*100)
+		note("a checkpoint took %.3g s. So the next one is made after %.3g minutes instead of "+
+			"%g (checkpoint.every_minutes), and checkpoints take at most %g %% of the time",
+			s.took.Seconds(), every.Minutes(), s.o.EveryMinutes, saveShare*100)
 	}
 	return time.Since(s.at) >= every
 }

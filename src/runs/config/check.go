@@ -80,15 +80,15 @@ func (c *Config) Changes(began map[string]string) error {
 			was = then[i].flat()
 		}
 		if now := k.flat(); k.Traits&MayChange == 0 && now != was {
-			faults = append(faults, fmt.Errorf("  %s is %s, the run began with "+
-				"%s", k.Name, now, was))
+			faults = append(faults, fmt.Errorf("  %s is %s, but the run began with %s",
+				k.Name, now, was))
 		}
 	}
 	if faults == nil {
 		return nil
 	}
-	return fmt.Errorf("a resumed run may change only %s. Other keys would change its numbers; "+
-		"leave these out, or begin another run:\n%w",
+	return fmt.Errorf("a resumed run may change only %s. Changes of the keys below would change "+
+		"its numbers; take them back, or begin another run:\n%w",
 		strings.Join(c.mayChange(), ", "), errors.Join(faults...))
 }
 

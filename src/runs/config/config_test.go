@@ -292,8 +292,8 @@ func TestKeysOfEarlierVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := now.Changes(saved); (err != nil) != (sets != nil) ||
-			err != nil && !strings.Contains(err.Error(), "model.learned_scale is 0.01, the run "+
-				"began with 1") {
+			err != nil && !strings.Contains(err.Error(), "model.learned_scale is 0.01, but the "+
+				"run began with 1") {
 			t.Errorf("%v: %v", sets, err)
 		}
 	}
@@ -429,9 +429,9 @@ func TestKeeps(t *testing.T) {
 		want string
 	}{
 		{run, []string{"cache.policy=none", "run.dir=elsewhere"}, ""},
-		{run, []string{"parallel.mode=split"}, "parallel.mode is split, the run began with data"},
-		{writeConfig(t, minimal+"model: {hidden: 8}\n"), nil, "model.hidden is 8, the run began " +
-			"with 256"},
+		{run, []string{"parallel.mode=split"}, "parallel.mode is split, but the run began with data"},
+		{writeConfig(t, minimal+"model: {hidden: 8}\n"), nil, "model.hidden is 8, but the run " +
+			"began with 256"},
 		{run, []string{"train.lr=fast"}, ""}, // Load says what is wrong
 		{run, []string{"cache.placement=group", "cache.policy=sieve"}, ""},
 		{run + ".none", nil, ""},
@@ -457,7 +457,7 @@ func TestChanges(t *testing.T) {
 	now.Job.Schedule.Base, now.Job.Model.Heads = 0.5, 3
 	err := now.Changes(began)
 	for _, want := range []string{
-		"  train.lr is 0.5, the run began with 0.003", "  model.heads is 3, the run began with 2",
+		"  train.lr is 0.5, but the run began with 0.003", "  model.heads is 3, but the run began with 2",
 		"may change only data.parts, data.verify, sample.on, train.epochs, exchange.*, cache.*, " +
 			"pipeline.*, topology.*, compute.threads,",
 	} {
@@ -538,7 +538,7 @@ func TestEvalFanoutsStay(t *testing.T) {
 	c.Drawn.EvalFanouts = []int{20, 20, 20}
 	err := c.Changes(began)
 	if err == nil || !strings.Contains(err.Error(),
-		"sample.eval_fanouts is [20 20 20], the run began with []") {
+		"sample.eval_fanouts is [20 20 20], but the run began with []") {
 		t.Errorf("changed from none: %v", err)
 	}
 	delete(began, "sample.eval_fanouts") // a run that did not know the key

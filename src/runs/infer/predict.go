@@ -132,7 +132,8 @@ func Predict(ctx context.Context, env session.Env, o job.Spec, m *Model, what Re
 	misfit = cmp.Or(misfit, unfit)
 	err = errors.Join(err, misfit, m.learns(o.Model.Learned))
 	if err == nil && what.Embeddings != "" && o.Model.Layers < 2 {
-		err = errors.New("--embeddings: a model of one layer has no hidden rows")
+		err = errors.New("--embeddings: a model of one layer has no hidden rows; leave the flag " +
+			"out")
 	}
 	if err == nil && env.Comm.Rank() == 0 {
 		err = errors.Join(writable("predictions", what.Path), writable("embeddings",
@@ -167,8 +168,8 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 	s.Model.SetScale(m.Scale)
 	switch asks := what.Links != "" || what.Top > 0; {
 	case asks && !(s.Task.Embeds && what.Form == FormClasses):
-		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top need a model of the task "+
-			"of links, and predictions in the form classes; leave them out"))
+		return nil, comm.AgreedOn(s.Comm, errors.New("--links and --top need a model that was "+
+			"trained on links, and exclude --logits and --probabilities; leave them out"))
 	case asks:
 		return predictLinks(ctx, s, m, what)
 	case s.Task.Embeds && what.Form != FormLogits:
@@ -201,8 +202,8 @@ func (s Passes) infer(ctx context.Context, m *Model, truth *truth, what Request)
 	}
 	if undefined > 0 && what.Form != FormLogits {
 		return nil, comm.AgreedOn(s.Comm, fmt.Errorf("the predictions for %d vertices are not "+
-			"finite: %w; check the features of these vertices and the model's weights, which "+
-			"--logits shows", undefined, nn.ErrDiverged))
+			"finite: %w; check the features of these vertices, which --logits shows, and the "+
+			"model's weights", undefined, nn.ErrDiverged))
 	}
 	out := &Result{Vertices: chosen.n, Hidden: p.hiddenCols, Seconds: time.Since(begin).Seconds(),
 		Undefined: undefined}

@@ -218,8 +218,8 @@ func (m *Model) rescaled(s *shard.Shards) string {
 		return ""
 	}
 	return fmt.Sprintf("the run %s was trained on features that were standardized by other "+
-		"numbers than "+
-		"those of %s: import the graph with --standardize-as DATASET", m.Run, s.Dir)
+		"means and deviations than those of %s: import the graph with --standardize-as DATASET",
+		m.Run, s.Dir)
 }
 
 // fitTypes returns an error if the parts have vertex types that the model does not read, or vertex
@@ -307,8 +307,8 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	for c, name := range others {
 		known, ok := of[name]
 		if !ok || t.task.Wide && (int(known) != c || s.Classes != m.outputs()) {
-			return nil, fmt.Errorf("%s: class %.60q is not one of the %d classes in the order "+
-				"that the run %s was trained on; %s", s.Dir, name, m.outputs(), m.Run, cure)
+			return nil, fmt.Errorf("%s: class %.60q is not, or not in this place, among the %d "+
+				"classes that the run %s was trained on; %s", s.Dir, name, m.outputs(), m.Run, cure)
 		}
 		t.class[c] = known
 	}

@@ -87,7 +87,7 @@ func EfficiencyOf(ranks []RankTime, epochs int, why string) Efficiency {
 		why = "no epoch was completed since the last start"
 	}
 	if why == "" && most == 0 {
-		why = "the system does not tell the processor time of a rank"
+		why = "the system does not report the processor time of a rank"
 	}
 	if why != "" {
 		for _, key := range []string{"load_balance", "communication_efficiency", "parallel_efficiency",

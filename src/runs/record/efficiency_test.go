@@ -46,8 +46,8 @@ func TestNoEfficiency(t *testing.T) {
 		epochs int
 		said   string
 	}{
-		"no epoch":      {nil, 0, ""},
-		"does not tell": {[]RankTime{{Elapsed: 3, CPUs: 1}}, 1, ""},
+		"no epoch":        {nil, 0, ""},
+		"does not report": {[]RankTime{{Elapsed: 3, CPUs: 1}}, 1, ""},
 		"share CPUs": {[]RankTime{{Elapsed: 3, Useful: 4, CPUs: 0.5},
 			{Elapsed: 3, Useful: 1, CPUs: 0.5}}, 1, ""},
 		"a GPU": {[]RankTime{{Elapsed: 3, Useful: 1, CPUs: 1}}, 1, "a GPU computes"},

@@ -296,7 +296,8 @@ func (s *Summary) Print(w io.Writer) error {
 		{"remote", strconv.FormatInt(s.Remote, 10)},
 	}...)
 	if s.Shared > 0 {
-		rows = append(rows, []string{"fetched by another of the node", strconv.FormatInt(s.Shared, 10)})
+		rows = append(rows, []string{"fetched by another rank of the node",
+			strconv.FormatInt(s.Shared, 10)})
 	}
 	rows = append(rows, [][]string{
 		{"remote, MB", fmt.Sprintf("%.1f", float64(s.RemoteBytes)/1e6)},
@@ -316,7 +317,7 @@ func (s *Summary) Print(w io.Writer) error {
 	// Trials of policy auto count in the mean, but not in the prediction. So the two cannot be
 	// compared.
 	if s.ExpectedRowsPerStep > 0 && s.Cache.Chosen == "" {
-		rows = append(rows, []string{"remote of a step; as predicted",
+		rows = append(rows, []string{"remote rows of a step; predicted",
 			fmt.Sprintf("%.0f; %.0f", s.RemoteRowsPerStep, s.ExpectedRowsPerStep)})
 	}
 	cached := []string{"hit rate (cache " + s.CachePolicy + ")", percent(s.HitRate)}

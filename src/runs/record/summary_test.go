@@ -33,7 +33,7 @@ func TestSharedRowsAreShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text := b.String(); strings.Contains(text, "1234567") != (shared > 0) ||
-			strings.Contains(text, "another of the node") != (shared > 0) {
+			strings.Contains(text, "another rank of the node") != (shared > 0) {
 			t.Errorf("%d rows:\n%s", shared, text)
 		}
 	}

@@ -192,10 +192,10 @@ func validation(runs []*Run, metric string) *chart.Chart {
 			})
 		}
 	}
-	return chart.New("accuracy", "Validation", "Beside the name of a run stands its test metric, "+
-		"with all neighbours and the weights of the best epoch. For several runs it is in the "+
-		"table By validation. Dashed: the metric of the minibatches while they were trained, with "+
-		"dropout on.", c)
+	return chart.New("accuracy", "Validation", "The number beside the name of a run is its test "+
+		"metric, with all neighbours and the weights of the best epoch. With several runs it is "+
+		"in the table By validation. Dashed: the metric of the minibatches while they were "+
+		"trained, with dropout on.", c)
 }
 
 // scaleOf returns the factor and the unit in which a metric is drawn.
@@ -355,9 +355,9 @@ func phaseBars(runs []*Run) *chart.Chart {
 	}
 	return chart.New(
 		"phases", "Phases of an epoch", "Two bars: training, phase after phase, with what it "+
-			"waited for; and the preparation of minibatches that went on beside it. "+
-			"Preparation that made nobody wait was hidden. It runs on several goroutines and may "+
-			"add up to more than the epoch.", b,
+			"waited for; and the preparation of minibatches that went on beside it. Preparation "+
+			"for which training did not wait was hidden. It runs on several threads and may add "+
+			"up to more than the epoch.", b,
 	)
 }
 
@@ -374,8 +374,8 @@ func overlapChart(runs []*Run) *chart.Chart {
 			Y: y, Color: r.color})
 	}
 	return chart.New("overlap", "Waiting and overlap efficiency", "Overlap efficiency is the "+
-		"rest: the share of the epoch, in %, in which training did not wait for a minibatch. Its "+
-		"mean stands beside the name.", c)
+		"rest: the share of the epoch, in %, in which training did not wait for a minibatch. "+
+		"Its mean is beside the name of the run.", c)
 }
 
 // memoryBars draws what the items of memory take, beside the resident set of the process.

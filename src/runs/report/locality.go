@@ -12,8 +12,9 @@ func locality(runs []*Run) table {
 	t := table{
 		id: "locality", title: "Draws of what is at hand",
 		columns: []string{"run", "factor, by epoch", "loading: first epoch", "last"},
-		note: "Factor: how many times likelier vertices at hand were drawn; a factor that stayed " +
-			"is named once. Loading: its share of the time, by counts and given rates.",
+		note: "Factor: how many times as likely as others vertices at hand were drawn; a factor " +
+			"that did not change is given once. Loading: the share of the time that loading " +
+			"rows takes, from counts and given rates.",
 	}
 	for _, r := range runs {
 		var factors, shares []string

@@ -127,7 +127,7 @@ func (r *Run) readMetrics(path string) error {
 		}
 		if err := r.take(line); err != nil {
 			if !whole {
-				err = errors.New("cut short: the run ended while it was written")
+				err = errors.New("the line is cut short: the run ended while it was written")
 			}
 			r.damage("%s, line %d: %v", path, n, err)
 		}
@@ -166,11 +166,11 @@ func (r *Run) take(line []byte) error {
 	kind := one.text(&the.step.Kind)
 	required, known := must[kind]
 	if !known {
-		return fmt.Errorf("a record of unknown kind %q", kind)
+		return fmt.Errorf("the record has the unknown kind %q", kind)
 	}
 	for _, f := range required {
 		if _, ok := one.num(f); !ok {
-			return fmt.Errorf("a record of kind %s without a number %q", kind, keyOf(f))
+			return fmt.Errorf("the record of kind %s has no number %q", kind, keyOf(f))
 		}
 	}
 	switch kind {

@@ -184,7 +184,7 @@ func TestDamagedRecordsAreNamedAndLeftOut(t *testing.T) {
 	if !slices.Equal(at, want) {
 		t.Errorf("damaged: %q, expected %q", at, want)
 	}
-	for _, words := range []string{`without a number "loss"`, `unknown kind "weather"`,
+	for _, words := range []string{`has no number "loss"`, `the unknown kind "weather"`,
 		"cut short"} {
 		if !strings.Contains(strings.Join(r.Damaged, "\n"), words) {
 			t.Errorf("nothing says %q: %q", words, r.Damaged)
@@ -226,7 +226,7 @@ func TestLoadWhatIsHardlyThere(t *testing.T) {
 			strings.Repeat("x", longestLine+9)}, "", "line 1: "},
 		{"numbers as text", map[string]string{"config.yaml": "",
 			"metrics.jsonl": `{"kind":"epoch","epoch":"1","seconds":1}` + "\n"}, "",
-			`without a number "epoch"`},
+			`has no number "epoch"`},
 		{"an epoch and no step", map[string]string{"config.yaml": "", "metrics.jsonl": `{"kind":"epoch","epoch":1,"seconds":1,"ranks":[null,3],"phase_seconds":7}` + "\n"}, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -66,9 +66,9 @@ func roofline(r *Run) *chart.Chart {
 	return chart.New("roofline", "Roofline", "Kernels that multiply, under what the device "+
 		"copies ("+
 		chart.Number(copies/1e9)+" GB/s) and multiplies ("+chart.Number(
-		product/1e9)+" Gflop/s), both "+
-		"measured in memory; a kernel whose rows lie in a cache may pass the first. "+
-		"At the points: the share of the roof above. Both axes are logarithmic.", c)
+		product/1e9)+" Gflop/s), both measured in memory; a kernel whose rows lie in a cache "+
+		"may exceed the first. At the points: the share of the roof above. Both axes are "+
+		"logarithmic.", c)
 }
 
 // kernels is the table of a metered run's kernels.

@@ -240,7 +240,7 @@ func scaling(runs []*Run) table {
 	t := table{
 		id: "scaling", title: "Strong scaling",
 		columns: []string{"runs", "ranks", "s/epoch", "speed-up", "efficiency", "seeds/step"},
-		note:    "Against the fewest ranks.",
+		note:    "Speed-up and efficiency: against the fewest ranks.",
 	}
 	steady := true
 	for _, s := range studies(runs) {
@@ -278,7 +278,8 @@ func weakScaling(runs []*Run) table {
 		id: "weak-scaling", title: "Weak scaling",
 		columns: []string{"runs", "ranks", "s/step", "seeds/s", "speed-up", "efficiency",
 			"seeds/step"},
-		note: "A rank has the same number of seeds a step on any ranks. Against the fewest.",
+		note: "A rank has the same number of seeds a step on any number of ranks. Speed-up and " +
+			"efficiency: against the fewest ranks.",
 	}
 	for _, s := range studies(runs) {
 		if !s.weak() {

@@ -182,7 +182,8 @@ func predicted(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "rows transferred per step, all ranks",
 		Tick:   "predicted before the first step",
 		Pieces: []chart.Piece{{Name: "measured", Color: 0}}}
-	note := "The prediction is made of access probabilities, less the rows that the cache holds."
+	note := "The prediction is computed from access probabilities, for the rows that the cache " +
+		"does not hold."
 	if slices.ContainsFunc(runs, (*Run).tried) {
 		note += " Runs of cache.policy auto are left out: their steps had several caches."
 	}

@@ -312,8 +312,8 @@ func confusions(runs []*Run) (all []table) {
 			id: fmt.Sprintf("classes-%d", i+1), title: "Classes of the test vertices: " + r.Name,
 			columns: []string{"class", "vertices", "recall", "precision"},
 			note: "Recall: share of the vertices of the class that were predicted as it. " +
-				"Precision: share of the vertices predicted as the class that are of it. Then: " +
-				"the predictions for the vertices of the class.",
+				"Precision: share of the vertices predicted as the class that belong to it. " +
+				"Columns after these: what the vertices of the class were predicted as.",
 		}
 		if len(runs) == 1 {
 			t.title = "Classes of the test vertices"

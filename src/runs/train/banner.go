@@ -40,7 +40,7 @@ func (r *run) banner() string {
 		record.Counted(c.Layers, "layer"), c.Hidden, r.s.Model.Params.Count(), loss,
 		r.s.Metric.Name)
 	if c.LearnsRows() {
-		fmt.Fprintf(&b, "       and learned rows of %d columns of vertices without features\n",
+		fmt.Fprintf(&b, "       and learned rows of %d columns for vertices without features\n",
 			c.Learned)
 	}
 	fmt.Fprintf(&b, "train  %s%d epochs of %s, %d seeds a step; %.0f MB a rank before the first "+
@@ -80,7 +80,7 @@ func unusual(o *job.Spec, nodes bool) string {
 
 // ending says why a run that has written its results is over.
 func (r *run) ending(took time.Duration) string {
-	why := "train.epochs are done"
+	why := "all train.epochs are done"
 	if r.epoch < r.s.Job.Epochs {
 		why = fmt.Sprintf("no validation was better than that of epoch %d in the next %d "+
 			"(train.patience)", r.best.epoch, r.training.Patience)

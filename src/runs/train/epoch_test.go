@@ -345,7 +345,7 @@ func TestConstantNumbersAreRefused(t *testing.T) {
 	o.Model.Layers, o.Sample.Fanouts = 1, []int{3}
 	j := journey{shards: s, ranks: 2, dir: t.TempDir()}
 	_, err := j.start(o, 0)
-	if err == nil || !strings.Contains(err.Error(), "number 0 is 0 for all 4 training vertices") {
+	if err == nil || !strings.Contains(err.Error(), "target 0 is 0 for all 4 training vertices") {
 		t.Errorf("%v", err)
 	}
 }

@@ -191,7 +191,7 @@ func (r *run) ofLinks(all map[string]float64) (q infer.Quality) {
 		x, ok := all[name]
 		m := record.Metric{Value: x, Known: ok}
 		if !ok {
-			m.Why = "no links, or no other vertices beside them"
+			m.Why = "there are no links, or no other vertices to rank them among"
 		}
 		return m
 	}

@@ -323,8 +323,8 @@ func (r *run) stop() error {
 			what = f.What
 		}
 		return comm.AgreedOn(r.s.Comm,
-			fmt.Errorf("%w, but there was nothing to save: %w: the first number that was not "+
-				"finite: %s%s", ErrStopped, nn.ErrDiverged,
+			fmt.Errorf("%w, and the state was not saved, because %w: the first number that was "+
+				"not finite: %s%s", ErrStopped, nn.ErrDiverged,
 				what, r.saver.Good(r.optimizer.Steps())))
 	}
 	return comm.AgreedOn(r.s.Comm,

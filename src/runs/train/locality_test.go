@@ -54,7 +54,7 @@ func TestLocalityFetchesLess(t *testing.T) {
 		other := o
 		other.Cache.Alpha = 0.4
 		if _, err := run.start(other, 0); err == nil ||
-			!strings.Contains(err.Error(), "had other rows at hand than these") {
+			!strings.Contains(err.Error(), "held other rows, on their nodes or in their caches") {
 			t.Errorf("%s: another cache goes on: %v", kind, err)
 		}
 		sameRun(t, run.finished(t, o), want)

@@ -309,7 +309,7 @@ func (w *Watchdog) describe(own beat, all []beat, silent, behind []int) error {
 	}
 	list(silent, "no sign of life from")
 	if len(silent) == 0 {
-		list(behind, "alive but not ahead:")
+		list(behind, "alive, but no further than this rank:")
 	}
 	return fmt.Errorf("%s: %w. Look at the nodes of these ranks "+
 		"(a stopped process, memory, disk, network), then start again with --resume. "+
