@@ -159,7 +159,8 @@ func CheckSizes() error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("%s is mapped but cannot be examined: %w", m.path, err)
+			return fmt.Errorf("%s is mapped into memory, but its size cannot be read: %w",
+				m.path, err)
 		}
 		if info.Size() < int64(len(m.data)) {
 			return fmt.Errorf("%s: %d bytes on disk but %d mapped: %w; restore the file and run "+

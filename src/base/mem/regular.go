@@ -14,8 +14,8 @@ import (
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ENXIO) {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: errors.New("a socket or a device, " +
-			"where a regular file must be")}
+		return nil, &fs.PathError{Op: "open", Path: path, Err: errors.New("a socket or a " +
+			"device, not a regular file")}
 	}
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func Open(path string) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = &fs.PathError{Op: "open", Path: path, Err: errors.New(kind(info.Mode()) +
-			", where a regular file must be")}
+			", not a regular file")}
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -104,10 +104,11 @@ func (h Header) checkSize(begin int, total int64) (elem int, err error) {
 	want := int64(begin) + int64(h.Elems())*int64(elem)
 	switch {
 	case total < want:
-		err = fmt.Errorf("%w: found %d bytes, expected %d for %s %s; copy or make it again",
+		err = fmt.Errorf("%w: found %d bytes, expected %d for %s %s; copy or make the file again",
 			ErrTruncated, total, want, h.DType, ShapeString(h.Shape))
 	case total > want:
-		err = fmt.Errorf("%w: found %d bytes, expected %d for %s %s", ErrFormat, total, want,
+		err = fmt.Errorf("%w: found %d bytes, expected %d for %s %s; copy or make the file again",
+			ErrFormat, total, want,
 			h.DType, ShapeString(h.Shape))
 	}
 	return elem, err

@@ -7,7 +7,7 @@ import (
 
 // ErrAlone is wrapped by the error that Link returns if other ranks did not call Link in time. The
 // cause is in the errors of those ranks.
-var ErrAlone = errors.New("not all ranks came to be linked")
+var ErrAlone = errors.New("not all ranks joined in linking their GPUs")
 
 // PeerDevice is an Accelerator that can send slices of its memory to the devices of other ranks,
 // without a copy in host memory. This work is queued on a separate CUDA stream, the comm stream, in

@@ -83,7 +83,8 @@ func mixed(ranks []Rank) (found []Finding) {
 		}
 		for _, v := range slices.Sorted(maps.Keys(other)) {
 			found = append(found, Finding{true,
-				fmt.Sprintf("%s: %s of %q, rank 0 (%s) of %q", first[0], where(ranks, other[v]), v,
+				fmt.Sprintf("%s differs: on %s it is %q, on rank 0 (%s) it is %q",
+					first[0], where(ranks, other[v]), v,
 					ranks[0].Host, first[1]),
 				"start one program, and load the same modules, on every node"})
 		}

@@ -51,17 +51,17 @@ func TestDiagnose(t *testing.T) {
 			r[3].Same = [][2]string{{"version", "2"},
 				{"MPI library", "Open MPI"}}
 		},
-			`version: rank 3 (node1) of "2", rank 0 (node0) of "1"`, true},
+			`version differs: on rank 3 (node1) it is "2", on rank 0 (node0) it is "1"`, true},
 		{"another MPI on a node", func(r []Rank) {
 			r[2].Same = [][2]string{{"version", "1"}, {"MPI library", "MPICH"}}
 			r[3].Same = r[2].Same
-		}, `MPI library: ranks 2-3 (node1) of "MPICH"`, true},
+		}, `MPI library differs: on ranks 2-3 (node1) it is "MPICH"`, true},
 		{"other names, in another order", func(r []Rank) {
 			r[3].Same = [][2]string{{"MPI library", "Open MPI"}, {"colour", "red"},
 				{"version", "1"}}
 		}, "", false},
 		{"a version that says less", func(r []Rank) { r[3].Same = r[3].Same[:1] },
-			`MPI library: rank 3 (node1) of "", rank 0 (node0) of "Open MPI"`, true},
+			`MPI library differs: on rank 3 (node1) it is "", on rank 0 (node0) it is "Open MPI"`, true},
 		{"debug build", func(r []Rank) { r[0].Slow = []string{"built with the race detector"} },
 			"race detector", false},
 		{"more ranks than CPUs", func(r []Rank) {
@@ -129,8 +129,8 @@ func TestMixedNamesEachValue(t *testing.T) {
 	for _, f := range diagnose(ranks, "DIR") {
 		got = append(got, f.Text)
 	}
-	want := []string{`version: ranks 2-3 (node1, node2) of "2", rank 0 (node0) of "1"`,
-		`version: rank 1 (node0) of "3", rank 0 (node0) of "1"`}
+	want := []string{`version differs: on ranks 2-3 (node1, node2) it is "2", on rank 0 (node0) it is "1"`,
+		`version differs: on rank 1 (node0) it is "3", on rank 0 (node0) it is "1"`}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -174,7 +174,7 @@ func TestExamine(t *testing.T) {
 	if tr := got.Traffic; tr.Barrier <= 0 || tr.AllToAll <= 0 || tr.Allreduce <= 0 {
 		t.Errorf("%+v", tr)
 	}
-	if got.Errors() != 1 || !strings.Contains(first, `error: version: rank 2`) {
+	if got.Errors() != 1 || !strings.Contains(first, `error: version differs: on rank 2`) {
 		t.Errorf("another version was not found:\n%s", first)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {

@@ -244,8 +244,8 @@ func (a *Actions) refuse(j *laid) error {
 			"nodes; lower --leaf", ErrJob, nodes, a.Leaf)
 	}
 	if what != "" {
-		return fmt.Errorf("%w: a trace cannot tell the messages of a job with %s; leave out "+
-			"--trace, or plan a job without it", ErrJob, what)
+		return fmt.Errorf("%w: a trace cannot describe the messages of a job with %s; leave out "+
+			"--trace, or plan a job without that", ErrJob, what)
 	}
 	return nil
 }

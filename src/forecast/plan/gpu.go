@@ -704,7 +704,7 @@ func (j *Job) fillGPU() error {
 	}
 	g := *j.GPU
 	if g.PerNode < 0 || g.Memory < 0 {
-		return errors.New("GPUs of a node and their memory must be above 0, or 0 for the default")
+		return errors.New("--gpus and --gpu-memory must be above 0, or 0 for the default")
 	}
 	g.Memory = cmp.Or(g.Memory, AssumedGPUMemory)
 	j.GPU = &g

@@ -130,10 +130,11 @@ func (j *Job) fill(s *shard.Shards) error {
 		faults = append(faults, fmt.Errorf(format, args...))
 	}
 	if most := min(mostRanks, int(s.Vertices)); j.Ranks > most {
-		fault("%d ranks; there may be at most %d", j.Ranks, most)
+		fault("the job has %d ranks, but may have at most %d", j.Ranks, most)
 	}
 	if j.Workers < 1 || j.Threads < 1 {
-		fault("%d workers and %d threads; there must be at least 1 of each", j.Workers, j.Threads)
+		fault("the job has %d workers and %d threads; there must be at least 1 of each",
+			j.Workers, j.Threads)
 	}
 	if !(j.Cores > 0) || math.IsInf(j.Cores, 1) {
 		fault("the number of cores is %g; it must be above 0 and finite", j.Cores)
@@ -386,13 +387,13 @@ func (p *planner) note(out *Prediction) {
 		out.Notes = append(out.Notes, fmt.Sprintf(format, args...))
 	}
 	if !out.Exact {
-		add("%d ranks on %d parts: every part was cut into %d pieces of equal length; a "+
-			"partition into %d parts keeps more neighbours together, so remote rows are an upper "+
-			"estimate",
+		add("the plan is for %d ranks on %d parts, so every part was cut into %d pieces of "+
+			"equal length. A partition into %d parts keeps more neighbours together, so the "+
+			"remote rows are an upper estimate",
 			out.Ranks, p.shards.Parts, out.Ranks/p.shards.Parts, out.Ranks)
 	}
 	if !p.exact() {
-		add("%d of %d ranks were analysed, evenly spread", len(p.ranks), out.Ranks)
+		add("only %d of %d ranks were analysed, chosen evenly among all", len(p.ranks), out.Ranks)
 	}
 	if p.job.FavoursNear() {
 		add("with sample.locality the draws depend on the cache, so rows were counted over some " +
@@ -442,7 +443,8 @@ func (p *planner) note(out *Prediction) {
 		if p.job.Divides(&p.job.Cache) {
 			why = "decides about the rows that a node wants from a rank"
 		}
-		add("policy %s %s: it was simulated over %d minibatches of a rank", p.job.Cache.Policy, why,
+		add("policy %s %s, so it was simulated over %d minibatches of a rank",
+			p.job.Cache.Policy, why,
 			out.Traffic.Counted)
 	}
 	if p.shuffles != nil && !p.relays() && out.RanksPerNode > 1 &&
@@ -460,7 +462,7 @@ func (p *planner) note(out *Prediction) {
 			"predicted, so no cache is suggested")
 	}
 	if out.Rates.assumed {
-		add("the rate of the network is not known; %g GB/s a node is assumed; give --network",
+		add("the rate of the network is not known, so %g GB/s a node is assumed; give --network",
 			out.Rates.Network/1e9)
 	}
 	if out.Rates.assumedGPU {

@@ -62,8 +62,8 @@ func (p *planner) measure() (Rates, error) {
 		return r, nil
 	}
 	if p.options.Host == nil || p.options.Device == nil && r.Flops == 0 {
-		return r, errors.New("there is no device to measure rates with; give the rates of " +
-			"lookups, rows and flops")
+		return r, errors.New("there is no device to measure rates with; give --lookups, --rows " +
+			"and --flops")
 	}
 	c, err := p.calibration()
 	if err != nil {

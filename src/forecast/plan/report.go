@@ -146,7 +146,8 @@ func (p *Prediction) trafficTable() [][]string {
 		}...)
 	}
 	if t.Cost > 0 {
-		rows = append(rows, []string{fmt.Sprintf("cost in far rows, a peer's %g", t.PeerCost),
+		rows = append(rows, []string{fmt.Sprintf("cost in rows of other nodes; a peer's costs %g",
+			t.PeerCost),
 			fmt.Sprintf("%.0f", t.Cost)})
 	}
 	rows = append(rows, [][]string{

@@ -110,14 +110,14 @@ func (p *planner) sizedPlan() (*Prediction, error) {
 	out.Gradients = p.gradientBytes()
 	out.Times.Sync = p.syncSeconds(&out.Rates)
 	out.Notes = append(out.Notes,
-		fmt.Sprintf("of sizes alone: neighbours are assumed to be random vertices, and %.3g %% of "+
-			"the edges to go between nodes. Vertices of high degree make real minibatches "+
-			"smaller", 100*p.options.Cut),
-		"what a cache saves depends on the edges, so rows are those without a cache. Times of "+
-			"preparation and training can be predicted from parts only: give --parts")
+		fmt.Sprintf("the plan knows only the sizes of the graph. So neighbours are assumed to "+
+			"be random vertices, and %.3g %% of the edges to go between nodes. Vertices of high "+
+			"degree make real minibatches smaller", 100*p.options.Cut),
+		"what a cache saves depends on the edges, so the rows are those without a cache. Only "+
+			"from parts can the times of preparation and training be predicted; give --parts")
 	if out.Rates.assumed {
 		out.Notes = append(out.Notes,
-			fmt.Sprintf("the rate of the network is not known; %g GB/s a node is assumed; "+
+			fmt.Sprintf("the rate of the network is not known, so %g GB/s a node is assumed; "+
 				"give --network", out.Rates.Network/1e9))
 	}
 	return out, nil

@@ -122,12 +122,12 @@ func CompareModes(s *shard.Shards, o ModeOptions) (*Modes, error) {
 func (o *ModeOptions) check() error {
 	errs := []error{o.Sample.Check(), checkReads(&o.Spec)}
 	if len(o.RankCounts) == 0 {
-		errs = append(errs, errors.New("there are no numbers of ranks; name at least one"))
+		errs = append(errs, errors.New("--ranks names no number of ranks; name at least one"))
 	}
 	for i, ranks := range o.RankCounts {
 		if ranks < 1 || slices.Contains(o.RankCounts[:i], ranks) {
-			errs = append(errs, fmt.Errorf("number of ranks %d is below 1 or named twice; "+
-				"name numbers from 1 up, each once", ranks))
+			errs = append(errs, fmt.Errorf("--ranks names %d, which is below 1 or comes twice; "+
+				"name each number once, from 1 up", ranks))
 		}
 	}
 	for _, n := range []struct {
@@ -174,7 +174,7 @@ func (o *ModeOptions) count(s *shard.Shards, mode *parallel.Mode, ranks int) (*M
 	defer j.Close()
 	if n := int64(o.Epochs) * int64(j.Steps()) * int64(ranks); n > mostCounts {
 		return nil, fmt.Errorf("%w: %d epochs of %d steps need %d counts of edges, one for each "+
-			"step and rank, above the limit of %d; count fewer epochs",
+			"step and rank, above the limit of %d; lower --epochs",
 			ErrOptions, o.Epochs, j.Steps(), n, mostCounts)
 	}
 	c := &modeCounter{

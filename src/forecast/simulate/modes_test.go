@@ -227,14 +227,14 @@ func TestModesThatCannotBeCounted(t *testing.T) {
 		change func(o *ModeOptions)
 		want   string
 	}{
-		{func(o *ModeOptions) { o.RankCounts = []int{2, 2} }, "named twice"},
-		{func(o *ModeOptions) { o.RankCounts = []int{0} }, "number of ranks 0 is below 1"},
+		{func(o *ModeOptions) { o.RankCounts = []int{2, 2} }, "names 2, which is below 1 or comes twice"},
+		{func(o *ModeOptions) { o.RankCounts = []int{0} }, "--ranks names 0"},
 		{func(o *ModeOptions) { o.Model.Hidden = 0 }, "hidden is 0"},
 		{func(o *ModeOptions) { o.Batch = 0 }, "batch is 0"},
 		{func(o *ModeOptions) { o.Sample = sample.Neighbours() }, "no fanouts"},
 		{func(o *ModeOptions) { o.Model.Kind = "mlp" }, "mlp reads no neighbours"},
 		{func(o *ModeOptions) { o.StreamPerPart = true }, "streams of parts"},
-		{func(o *ModeOptions) { o.Epochs = math.MaxInt32 }, "count fewer epochs"},
+		{func(o *ModeOptions) { o.Epochs = math.MaxInt32 }, "lower --epochs"},
 	} {
 		o := modeOptions()
 		c.change(&o)

@@ -147,7 +147,8 @@ func (r *Result) Print(w io.Writer) error {
 		table("rows of peers' caches per epoch", func(p, i int) string {
 			return ofPeers(float64(r.Peer[p][i]) / epochs)
 		}),
-		table(fmt.Sprintf("cost in far rows, a peer's row %g", r.Options.Cache.PeerCost),
+		table(fmt.Sprintf("cost in rows of other nodes; a peer's row costs %g",
+			r.Options.Cache.PeerCost),
 			func(p, i int) string { return ofPeers(r.Cost(p, i)) }),
 		table("rows before the first step", func(p, i int) string {
 			return strconv.FormatInt(r.Filled[p][i], 10)

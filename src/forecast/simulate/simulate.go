@@ -138,12 +138,13 @@ func (o *Options) Check() error {
 			"the cache; set exchange.nodes=off, or sample.locality=1")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
-		reject("last-short needs a batch, seeds and a stream of seeds for each rank; set " +
-			"sample.batch_scope=rank, sample.seeds=local and sample.streams=rank, or leave it out")
+		reject("--last-short needs a batch, seeds and a stream of seeds for each rank; set " +
+			"sample.batch_scope=rank, sample.seeds=local and sample.streams=rank, or leave the " +
+			"flag out")
 	}
 	if o.Cache.FromFiles() && len(o.HaloFractions) > 0 {
-		reject("with cache.source=%s all rows are remote and a rank has no halo; give alphas, and "+
-			"no halo fractions",
+		reject("with cache.source=%s all rows are remote and a rank has no halo; give --alphas "+
+			"instead of --halo-fractions",
 			policy.SourceFiles)
 	}
 	if len(o.Policies) == 0 {
@@ -152,11 +153,11 @@ func (o *Options) Check() error {
 	told := map[string]bool{}
 	for i, p := range o.Policies {
 		if o.Policy(p) == nil {
-			reject("policy %q is unknown; there are %v", p, Policies())
+			reject("policy %q is unknown; choose some of %v", p, Policies())
 			continue
 		}
 		if slices.Contains(o.Policies[:i], p) {
-			reject("policy %s is named twice", p)
+			reject("policy %s is named twice; leave one out", p)
 		}
 		for _, why := range o.refused(p) {
 			if !told[why] {
@@ -190,8 +191,9 @@ func (o *Options) refused(name string) (why []string) {
 			"out for a graph with vertex types", name))
 	}
 	if o.fetchesAsNodes() && o.Policy(name).Hindsight {
-		why = append(why, fmt.Sprintf("policy %s counts rows but not which rows, as nodes that "+
-			"fetch as one need; leave it out, or set exchange.nodes=off", name))
+		why = append(why, fmt.Sprintf("policy %s tells how many rows are fetched but not which, "+
+			"and nodes that fetch as one need to know which; leave it out, or set "+
+			"exchange.nodes=off", name))
 	}
 	if o.Sums && o.Policy(name).Hindsight {
 		why = append(why, fmt.Sprintf("policy %s counts rows but no sums; leave it out, or set "+
@@ -203,12 +205,12 @@ func (o *Options) refused(name string) (why []string) {
 func (o *Options) checkSizes() (errs []error) {
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(o.Alphas)+len(o.HaloFractions) == 0 {
-		reject("there are no alphas; give the sizes of a rank's cache as fractions of an average " +
-			"rank's vertices")
+		reject("there are no cache sizes; give --alphas, the sizes of a rank's cache as " +
+			"fractions of an average rank's vertices")
 	}
 	if len(o.Alphas) > 0 && len(o.HaloFractions) > 0 {
-		reject("there are alphas and halo fractions; give only one of the two as the size " +
-			"of a cache")
+		reject("--alphas and --halo-fractions exclude each other; give the sizes of caches by " +
+			"only one of them")
 	}
 	for _, list := range []struct {
 		name  string
@@ -280,7 +282,8 @@ func New(s *shard.Shards, o Options) (*Simulation, error) {
 	}
 	if n := o.Epochs * j.Items(); n > math.MaxInt32 { // counts have 32 bits
 		j.Close()
-		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank; at most %d are counted",
+		return nil, fmt.Errorf("%w: %d epochs are %d minibatches of a rank, but at most %d can "+
+			"be counted; lower --epochs",
 			ErrOptions, o.Epochs, n, math.MaxInt32)
 	}
 	// a model cannot be trained on parts without labels, so they have no gradients; their rows can

@@ -179,13 +179,13 @@ func TestBadOptions(t *testing.T) {
 		{"policy twice", func(o *Options) { o.Policies = []string{"vip", "vip"} },
 			[]string{"vip is named twice"}},
 		{"no policy", func(o *Options) { o.Policies = nil }, []string{"no policies"}},
-		{"no alpha", func(o *Options) { o.Alphas = nil }, []string{"no alphas"}},
+		{"no alpha", func(o *Options) { o.Alphas = nil }, []string{"no cache sizes"}},
 		{"alphas fall", func(o *Options) { o.Alphas = []float64{0.2, 0.1} },
 			[]string{"0.1 comes after 0.2"}},
 		{"alpha", func(o *Options) { o.Alphas = []float64{-1} }, []string{"alpha -1"}},
 		{"ranks", func(o *Options) { o.Ranks = 4 }, []string{"6 parts, 4 ranks"}},
 		{"two kinds of sizes", func(o *Options) { o.HaloFractions = []float64{0.1} },
-			[]string{"alphas and halo fractions"}},
+			[]string{"--alphas and --halo-fractions exclude"}},
 		{"halo fraction", func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.5, 0.1} },
 			[]string{"halo fraction 0.1 comes after 0.5"}},
 		{"more than can be", func(o *Options) {
@@ -198,8 +198,8 @@ func TestBadOptions(t *testing.T) {
 			[]string{"cache.placement is group, which cannot be combined with cache.policy sieve",
 				"cache.policy optimum"}},
 		{"nodes that fetch as one", func(o *Options) { o.AsNodes, o.RanksPerNode = true, 2 },
-			[]string{"policy optimum counts rows but not which rows, as nodes that fetch as one " +
-				"need; leave it out, or set exchange.nodes=off"}},
+			[]string{"policy optimum tells how many rows are fetched but not which, and nodes that " +
+				"fetch as one need to know which; leave it out, or set exchange.nodes=off"}},
 		{"nodes that fetch as one, near draws",
 			func(o *Options) { near(o); o.AsNodes, o.RanksPerNode = true, 2 },
 			[]string{"together with draws that depend on the cache"}},
@@ -208,11 +208,11 @@ func TestBadOptions(t *testing.T) {
 				"owners"}},
 		{"halo of files", func(o *Options) {
 			o.Cache.Source, o.Alphas, o.HaloFractions = policy.SourceFiles, nil, []float64{0.5}
-		}, []string{"give alphas"}},
+		}, []string{"give --alphas"}},
 		{"locality of draws of all alike", func(o *Options) { o.Locality.Favour = 2 },
 			[]string{"cannot be combined with sample.kind neighbour, because it draws all " +
 				"neighbours with the same probability",
-				"locality vertices is 0"}},
+				"sample.locality_vertices is 0"}},
 		{"locality and what is known in advance", func(o *Options) { near(o) },
 			[]string{"cannot be combined with cache.policy oracle, because it samples",
 				"combined with cache.policy lookahead", "combined with cache.policy optimum"}},
@@ -223,7 +223,7 @@ func TestBadOptions(t *testing.T) {
 				Link: -1}
 		}, []string{"combined with cache.policy sieve", "locality_lower is 0.5, above sample.locality_upper, " +
 			"which is 0.1",
-			"locality link is -1 bytes/s and edges 0 edges/s"}},
+			"sample.locality_link is -1 bytes/s and sample.locality_edges is 0 edges/s"}},
 		{"locality and sums", func(o *Options) {
 			near(o)
 			o.Policies, o.Sums, o.Model.Kind = []string{policy.VIP}, true, "sage"

@@ -70,8 +70,8 @@ type slice struct {
 func (m *Model) Columns(first, end int) (*Columns, error) {
 	layer, ok := m.stages[0].Layer.(columnwise)
 	if !ok || !m.Config.Linear() {
-		return nil, fmt.Errorf("the input layer of model kind %s is no sum over the columns of "+
-			"the features; choose sage with means, gcn, gin or mlp", m.Config.Kind)
+		return nil, fmt.Errorf("the input layer of model kind %s is not a sum over the columns "+
+			"of the features; choose sage with means, gcn, gin or mlp", m.Config.Kind)
 	}
 	if first < 0 || first >= end || end > m.Config.In {
 		return nil, fmt.Errorf("columns %d to %d are not within the %d columns of the features",

@@ -44,7 +44,7 @@ func TestColumnsAddUp(t *testing.T) {
 				bounds := []int{0, 1, a.In - 1, a.In}
 				if !a.Linear() {
 					_, err := m.Columns(0, 1)
-					if err == nil || !strings.Contains(err.Error(), "no sum over the columns") {
+					if err == nil || !strings.Contains(err.Error(), "not a sum over the columns") {
 						t.Fatalf("%v", err)
 					}
 					return

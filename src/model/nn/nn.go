@@ -341,7 +341,8 @@ func (c Config) Check() error {
 			"model.edge_weights=false to leave them out, or choose sage with means, gcn, gin or "+
 			"rgcn",
 		c.Kind, maxima)
-	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges",
+	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges; "+
+		"set model.edge_features=false",
 		c.Kind)
 	lacks := k != nil && c.EdgeIn < 1 && k.NeedsEdges && !c.Schema.Typed()
 	fault(lacks && c.EdgeFeatures, "model kind %s reads features of edges, and the edges of the "+

@@ -144,7 +144,8 @@ func ReadSafetensors(path string) ([]Tensor, map[string]string, error) {
 	}
 	tensors, metadata, err := readSafetensors(bufio.NewReaderSize(f, 1<<20), info.Size())
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w: %w", path, ErrSafetensors, err)
+		return nil, nil, fmt.Errorf("%s: %w: %w; restore the file, or train again",
+			path, ErrSafetensors, err)
 	}
 	return tensors, metadata, nil
 }
@@ -180,7 +181,7 @@ func ReadInto(path string, tensors []Tensor) error {
 			left[0].Name, left[0].Shape)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", path, ErrSafetensors, err)
+		return fmt.Errorf("%s: %w: %w; restore the file, or train again", path, ErrSafetensors, err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (o Objective) check(t *Task, classes int) error {
 	if t.Class == nil && (o.Weights != nil || o.Smoothing != 0) {
 		faults = append(faults,
 			fmt.Errorf("class weights and label smoothing are for tasks of one class a vertex, "+
-				"not for %s; set train.class_weights none and train.label_smoothing 0", t.Has))
+				"not for %s; set train.class_weights=none and train.label_smoothing=0", t.Has))
 	}
 	if !t.Numbers && !o.usual() {
 		faults = append(faults,

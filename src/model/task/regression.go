@@ -162,13 +162,13 @@ func ScaleOf(n float64, sums, squares []float64) (s Scale, err error) {
 		mean := sum / max(1, n)
 		variance := squares[c]/max(1, n) - mean*mean
 		if n == 0 || variance <= 1e-12*mean*mean {
-			return s, fmt.Errorf("number %d is %g for all %.0f training vertices: there is "+
+			return s, fmt.Errorf("target %d is %g for all %.0f training vertices: there is "+
 				"nothing to learn; leave this target out, or train on other vertices", c, mean, n)
 		}
 		std := math.Sqrt(variance)
 		if f := float32(std); f == 0 || math.IsInf(float64(f), 0) ||
 			math.IsInf(float64(float32(mean)), 0) {
-			return s, fmt.Errorf("number %d has mean %g and standard deviation %g, beyond "+
+			return s, fmt.Errorf("target %d has mean %g and standard deviation %g, beyond "+
 				"float32; scale the targets, for example by their unit", c, mean, std)
 		}
 		s.Mean, s.Std = append(s.Mean, float32(mean)), append(s.Std, float32(std))

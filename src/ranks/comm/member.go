@@ -116,7 +116,8 @@ func (m *member) Free() error {
 
 // misuse adds the rank and the communicator's number to an error about wrong arguments.
 func (m *member) misuse(err error) error {
-	return fmt.Errorf("rank %d of communicator %d: %w", m.rank, m.group.id, err)
+	return fmt.Errorf("rank %d of communicator %d: %w; this is a bug in halognn",
+		m.rank, m.group.id, err)
 }
 
 // offsets sets at[r] to the first row of rank r, and at[len(rows)] to the number of rows.
@@ -169,7 +170,8 @@ func (s *meeting) deliver(sender, receiver *post) error {
 }
 
 func (s *meeting) mismatch(format string, args ...any) error {
-	return fmt.Errorf("%w: %s (operation %d of communicator %d)", ErrMismatch,
+	return fmt.Errorf("%w: %s (operation %d of communicator %d); this is a bug in halognn",
+		ErrMismatch,
 		fmt.Sprintf(format, args...), s.number, s.group.id)
 }
 

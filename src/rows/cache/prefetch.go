@@ -49,10 +49,10 @@ func (o PrefetchOptions) check() error {
 		errs = append(errs, fmt.Errorf(format, args...))
 	}
 	if !(o.Gamma > 0 && o.Gamma <= 1) {
-		reject("gamma is %v; it must be above 0 and at most 1", o.Gamma)
+		reject("cache.gamma is %v; it must be above 0 and at most 1", o.Gamma)
 	}
 	if o.Delta < 0 {
-		reject("delta is %d; it must be at least 1, or 0 to evict nothing", o.Delta)
+		reject("cache.delta is %d; it must be at least 1, or 0 to evict nothing", o.Delta)
 	}
 	if o.Degree == nil {
 		reject("the function Degree, which breaks ties, is missing")

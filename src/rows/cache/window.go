@@ -106,8 +106,8 @@ func (l *Lookahead) reserve(n int) {
 // number of steps, which the message names.
 func checkUses(uses, window int) {
 	if uses > positions {
-		panic(fmt.Sprintf("cache: a window of %d steps has %d uses; at most %d are supported; "+
-			"use a smaller one", window, uses, positions))
+		panic(fmt.Sprintf("cache: a window of %d steps reads %d remote rows, but at most %d are "+
+			"supported; lower cache.window", window, uses, positions))
 	}
 }
 

@@ -421,7 +421,7 @@ func checkParts(c comm.Comm, o Options) error {
 		return fmt.Errorf("%d parts; there must be 1 to %d", parts, most)
 	case parts%k != 0 || parts/k%len(o.Kinds) != 0:
 		return fmt.Errorf("%d parts cannot be shared evenly by %d ranks; use a number of ranks "+
-			"that divides it", parts, k)
+			"that divides the number of parts", parts, k)
 	case o.Offsets[0] != 0:
 		return fmt.Errorf("offsets start at %d, not 0", o.Offsets[0])
 	case o.Offsets[parts] > graph.MaxVertices:

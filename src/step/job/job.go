@@ -105,8 +105,8 @@ func New(s *shard.Shards, spec Spec) (*Job, error) {
 	case spec.Ranks%s.Parts == 0:
 		streams = j.cutParts(size)
 	default:
-		return nil, fmt.Errorf("%d ranks on %d parts; the number of ranks must divide the parts, "+
-			"or be a multiple of them", spec.Ranks, s.Parts)
+		return nil, fmt.Errorf("%d ranks cannot share %d parts; the number of ranks must divide "+
+			"the number of parts, or be a multiple of it", spec.Ranks, s.Parts)
 	}
 	o := sample.StreamOptions{Batch: spec.Batch, Seed: spec.Seed, Original: s.Topology().Original}
 	rated := task.Stored(s.Task).Embeds

@@ -46,20 +46,22 @@ func (l *Locality) check(reads bool) []error {
 	errs := l.Clash(reads)
 	reject := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if f := l.Favour; f != 0 && !(f >= 1 && f <= math.MaxFloat32) {
-		reject("locality is %g; it must be at least 1, and finite", f)
+		reject("sample.locality is %g; it must be at least 1, and finite", f)
 	}
 	if l.Favours() && l.Vertices < 1 {
-		reject("locality vertices is %d; it must be at least 1", l.Vertices)
+		reject("sample.locality_vertices is %d; it must be at least 1", l.Vertices)
 	}
 	a := &l.Adaption
 	if !l.Adapts {
 		return errs
 	}
 	if !(a.Lower >= 0 && a.Upper <= 1) {
-		reject("locality lower is %g and upper %g; they must be shares of 0 to 1", a.Lower, a.Upper)
+		reject("sample.locality_lower is %g and sample.locality_upper is %g; they must be "+
+			"shares of 0 to 1", a.Lower, a.Upper)
 	}
 	if !(a.Link > 0 && a.Edges > 0) {
-		reject("locality link is %g bytes/s and edges %g edges/s; both must be above 0", a.Link,
+		reject("sample.locality_link is %g bytes/s and sample.locality_edges is %g edges/s; "+
+			"both must be above 0", a.Link,
 			a.Edges)
 	}
 	return errs

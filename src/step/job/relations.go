@@ -34,7 +34,8 @@ func ParseRelationFanouts(text string, layers int) (all []NamedFanouts, err erro
 			own = append(own, f)
 		}
 		if len(own) != layers {
-			return nil, fmt.Errorf("%q has %d fanouts for %d layers", field, len(own), layers)
+			return nil, fmt.Errorf("%q has %d fanouts for %d layers; give one for each layer",
+				field, len(own), layers)
 		}
 		all = append(all, NamedFanouts{name, own})
 	}

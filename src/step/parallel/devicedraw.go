@@ -265,7 +265,7 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 	}
 	if needs := s.needs; needs.Relations != nn.NoRelations || needs.Types || needs.EdgeRows ||
 		needs.OfData {
-		return nil, "layers need data of edges that a device does not draw", nil
+		return nil, "the layers of the model need data of edges, which a GPU does not draw", nil
 	}
 	if o.MaxSeeds == 0 {
 		return nil, "the largest size of a minibatch is not known", nil

@@ -327,7 +327,8 @@ func (s *Store) DeviceNote() string {
 			others++
 		}
 	}
-	text := fmt.Sprintf("device memory holds %d of %d rows (%s); the others: %s (%s)",
+	text := fmt.Sprintf("device memory holds %d of %d rows (%s); compute.gpu_reads of the "+
+		"others is %s (%s)",
 		first.Resident, first.Own, first.Order, first.Reads, first.Why)
 	if others > 0 {
 		text += fmt.Sprintf("; %d of %d ranks have chosen otherwise, as summary.json says",

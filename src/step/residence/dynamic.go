@@ -165,8 +165,8 @@ func (s *Store) planWindow(kind *policy.Policy, setup *policy.Setup) (expected f
 	if setup.Window = wanted; wanted == 0 {
 		setup.Window = max(1, planned)
 	} else if waiting > access.WindowMemory {
-		s.note("cache.window %d: the minibatches that wait in it take about %.1f GB of a rank; "+
-			"with cache.window 0 the program chooses a window, here of %d minibatches, to stay "+
+		s.note("the minibatches that wait in a cache.window of %d take about %.1f GB of a rank. "+
+			"With cache.window 0 the program would choose a window of %d minibatches, to stay "+
 			"within %.1f GB", wanted, float64(waiting)/1e9, max(1, planned),
 			float64(access.WindowMemory)/1e9)
 	}

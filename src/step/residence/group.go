@@ -216,8 +216,8 @@ func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 			"%w; the caches of a node take %d bytes there: enlarge it (docker: --shm-size), "+
 				"or set cache.placement=own", err, node.Size()*share)
 	case err != nil:
-		err = fmt.Errorf("%w; the caches of a node, %d bytes, must be stored there: make it "+
-			"usable, or set cache.placement=own", err, node.Size()*share)
+		err = fmt.Errorf("%w; the caches of a node need %d bytes there: make the directory "+
+			"writable, or set cache.placement=own", err, node.Size()*share)
 	}
 	err = comm.Agree(s.Comm, err)
 	if node.Rank() == 0 && table != nil { // all ranks have mapped it, or never will

@@ -114,10 +114,13 @@ func (s *Schema) Check() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	fault(!s.Typed() && len(s.Relations) > 0, "%d relations, but no vertex types", len(s.Relations))
-	fault(s.Typed() && len(s.Relations) == 0, "vertex types %q without a relation", s.Types)
+	fault(!s.Typed() && len(s.Relations) > 0, "the graph has %d relations, but no vertex types",
+		len(s.Relations))
+	fault(s.Typed() && len(s.Relations) == 0, "the graph has the vertex types %q, but no "+
+		"relation", s.Types)
 	fault(max(len(s.Types), len(s.Relations)) > MaxRelations,
-		"%d vertex types and %d relations; at most %d are supported", len(s.Types),
+		"the graph has %d vertex types and %d relations; at most %d of each are supported",
+		len(s.Types),
 		len(s.Relations), MaxRelations)
 	for i, t := range s.Types {
 		fault(!typeName.MatchString(t), "vertex type %q: a name has letters, digits, _, . and -, "+
@@ -188,7 +191,8 @@ func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 		c.into[target] = append(c.into[target], r)
 	}
 	if n := len(starts) - 1; n < 1 || n%t != 0 || n > 1<<16 {
-		return c, fmt.Errorf("%d ranges of vertices; a part needs one for each of %d types", n, t)
+		return c, fmt.Errorf("there are %d ranges of vertices; a part needs one for each of %d "+
+			"types", n, t)
 	}
 	at := int64(0)
 	for i := range len(starts) - 1 {
@@ -197,12 +201,13 @@ func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 		at += (starts[i+1] - starts[i]) * int64(each)
 	}
 	if at > MaxVertices {
-		return c, fmt.Errorf("%d pairs of a vertex and a relation that ends in its type; at most "+
-			"%d are supported", at, MaxVertices)
+		return c, fmt.Errorf("the graph has %d pairs of a vertex and a relation that ends in "+
+			"its type; at most %d are supported", at, MaxVertices)
 	}
 	c.count = int(at)
 	if indptr != nil && int64(len(indptr)) != at+1 {
-		return c, fmt.Errorf("%d row pointers, want one more than the %d columns", len(indptr), at)
+		return c, fmt.Errorf("there are %d row pointers, but there must be one more than the %d "+
+			"columns", len(indptr), at)
 	}
 	c.index = NewPartIndex(starts)
 	return c, nil

@@ -347,8 +347,8 @@ func (s *Fused) weigh(weights []float32, previous, edges int) []float32 {
 // checkEdges returns an error for a hop with more edges than a block can have.
 func (s *Fused) checkEdges(edges, vertices int) error {
 	if limit := s.options.maxEdges; edges > limit {
-		return fmt.Errorf("%w: %d from %d vertices, but a block has at most %d; use a smaller "+
-			"batch or fanout", errEdges, edges, vertices, limit)
+		return fmt.Errorf("%w: %d edges are drawn for %d vertices, but a block has at most %d; "+
+			"lower sample.batch or sample.fanouts", errEdges, edges, vertices, limit)
 	}
 	return nil
 }

@@ -291,7 +291,7 @@ func TestErrors(t *testing.T) {
 			"seed 3 is given twice"},
 		{"too many edges", Options{Spec: Neighbours(All),
 			maxEdges: int(topology.Graph.NumEdges()) - 1}, everyVertex,
-			"use a smaller batch or fanout"},
+			"lower sample.batch or sample.fanouts"},
 		{"too many seeds", Options{Spec: Neighbours(1), MaxSeeds: 2}, []graph.VertexID{1, 2, 3},
 			"raise MaxSeeds"},
 	} {

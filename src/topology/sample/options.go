@@ -89,8 +89,8 @@ func (o *Options) check() error {
 			"the steps with Spec.InJob", o.Numbers.Steps)
 	}
 	if o.Links.Excludes() && !o.Near.None() {
-		fault("the edges of a minibatch's links can be left out only if all vertices are equally " +
-			"likely; choose sample.locality=1, or links.exclude=false")
+		fault("links.exclude cannot be combined with sample.locality, which draws some vertices " +
+			"likelier; choose sample.locality=1, or links.exclude=false")
 	}
 	if !o.Near.None() && !o.Estimates() {
 		fault("sample.locality draws some vertices likelier, which kind %s does not; choose %s "+

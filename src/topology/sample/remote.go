@@ -50,9 +50,10 @@ func NewRemote(t *Topology, o Options) (*Remote, error) {
 		weights = errNoWeights
 	}
 	if !o.Near.None() && o.HasFanouts() {
-		near = fmt.Errorf("sample.kind %s is drawn by the owners of vertices, who do not know "+
-			"what is near to the rank that asks; choose sample.kind %s, or topology.kind "+
-			"replicated", o.kind(), LADIES)
+		near = fmt.Errorf("with topology.kind partitioned and sample.kind %s the owners of "+
+			"vertices draw, and they do not know which rows the rank that asks holds, as "+
+			"sample.locality needs; choose sample.kind %s, or topology.kind replicated",
+			o.kind(), LADIES)
 	}
 	if o.Map == MapAuto {
 		// A dense map would take 4 bytes for every vertex of the whole graph, though this rank
@@ -325,7 +326,7 @@ func (a *Asking) Edges(edges []int) error {
 }
 
 const sameParts = "the ranks see different parts or memory is damaged: give all ranks the same " +
-	"parts and check those"
+	"directory of parts, and run `halognn check` on it"
 
 // Free frees the arrays.
 func (a *Asking) Free() {

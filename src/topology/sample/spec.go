@@ -190,14 +190,14 @@ func (s Spec) Check() error {
 }
 
 // ErrFanouts is wrapped by errors about a kind without fanouts where fanouts are needed.
-var ErrFanouts = errors.New("it samples without fanouts")
+var ErrFanouts = errors.New("this sampler has no fanouts")
 
 // FanoutsFor returns the fanouts, seed hop first, for a computation that needs them. If the kind
 // has no fanouts, the error calls the computation by the argument name.
 func (s Spec) FanoutsFor(name string) ([]int, error) {
 	if !s.HasFanouts() {
-		return nil, fmt.Errorf("%s cannot be combined with sample.kind %s: %w; choose another, "+
-			"or sample.kind %s", name, s.kind(), ErrFanouts, Neighbour)
+		return nil, fmt.Errorf("%s cannot be combined with sample.kind %s: %w; leave that out, "+
+			"or choose sample.kind %s", name, s.kind(), ErrFanouts, Neighbour)
 	}
 	return s.Fanouts, nil
 }

@@ -57,7 +57,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("compute/cpu: precision %s of products is unknown; there are %s",
 			o.Precision, compute.Precisions())
 	case o.Threads < 0:
-		return fmt.Errorf("compute/cpu: %d threads; use 0 for one per CPU", o.Threads)
+		return fmt.Errorf("compute/cpu: the number of threads is %d; use 0 for one per CPU",
+			o.Threads)
 	case o.Threads == 0 && len(o.CPUs) > 0:
 		o.Threads = len(o.CPUs)
 	case o.Threads == 0:

@@ -31,8 +31,8 @@ func gemmName(name string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("compute/cpu: unknown library of matrix products %q; HALOGNN_GEMM and "+
-		"compute.gemm are auto, %s", name, strings.Join(gemmWords, ", "))
+	return "", fmt.Errorf("compute/cpu: unknown library of matrix products %q; set HALOGNN_GEMM "+
+		"or compute.gemm to one of auto, %s", name, strings.Join(gemmWords, ", "))
 }
 
 // prefersOneDNN says whether oneDNN is the preferred library. It is on processors for which it was

@@ -34,8 +34,8 @@ func openLevel(name string) (level, error) {
 	defer C.free(unsafe.Pointer(text))
 	k := C.halognn_cpu_open(text)
 	if k == nil {
-		return nil, fmt.Errorf("compute/cpu: SIMD level %q is unknown or this machine does not "+
-			"have it; levels are scalar, avx2, avx512; unset HALOGNN_SIMD for the best one, %s",
+		return nil, fmt.Errorf("compute/cpu: SIMD level %q is unknown, or this machine does not "+
+			"have it; choose scalar, avx2 or avx512, or unset HALOGNN_SIMD for the best one, %s",
 			name, levelName(C.halognn_cpu_open(nil)))
 	}
 	return k, nil

@@ -23,7 +23,7 @@ import (
 
 // ErrAssignment is wrapped by errors about a file that does not give every vertex of a graph a
 // part.
-var ErrAssignment = errors.New("no assignment of these vertices")
+var ErrAssignment = errors.New("not an assignment of these vertices to parts")
 
 // File returns a partition method that reads the parts from the file at path. If keep is set, the
 // method takes the parts as they are, and an empty part is an error. Otherwise it balances the

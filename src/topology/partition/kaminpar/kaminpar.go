@@ -90,8 +90,8 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 				"bytes a vertex and 4 an edge, on the disk of --out", name, err)
 		}
 		if threads > 1 {
-			o.Tell("with several threads KaMinPar makes other parts each time, so another run " +
-				"gives others; --threads 1 makes the same parts each time")
+			o.Tell("with several threads KaMinPar makes different parts in each run; --threads " +
+				"1 makes the same parts in each run")
 		}
 		var best []int32
 		var least int64
