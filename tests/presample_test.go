@@ -124,7 +124,7 @@ func TestBadWeights(t *testing.T) {
 		{"settings of no config", args("--weights", "edge", "--set", "sample.batch=3"), usage,
 			[]string{"--set", "--config"}},
 		{"counts of another sampling", kept(nil, "--batch", "95"), badData,
-			[]string{"counts", "batch 96, but 95 is wanted", "remove the counts"}},
+			[]string{"counts", "batch 96, not 95", "remove the counts"}},
 		{"counts of another graph", kept(func(t *testing.T, counts string) {
 			meta := filepath.Join(counts, "meta.json")
 			write(t, meta, bytes.Replace(read(t, meta), []byte(`"identity": "`),
