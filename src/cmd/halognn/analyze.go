@@ -96,8 +96,8 @@ func analyze(command *cobra.Command, o analyzeFlags, args []string) error {
 	}
 	defer s.Close()
 	if s.Schema.Typed() {
-		return dataError(errors.New("analyze cannot rank a graph with vertex types, and need " +
-			"not: a run on such a graph ranks its vertices itself; start the run without analyze"))
+		return dataError(errors.New("analyze cannot order the vertices of a graph with vertex " +
+			"types. A run on such a graph does so itself: start it without analyze"))
 	}
 	spec := trainOptions(c).Spec
 	if spec.Ranks, spec.RanksPerNode = o.ranks, o.perNode; spec.RanksPerNode == 0 {

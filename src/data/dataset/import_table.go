@@ -165,8 +165,8 @@ func readLabelFile(s *source, path string) error {
 	defer t.Close()
 	if len(t.Header) == 1 {
 		if o.Nodes == "" && arrayFile(o.Features) == "" {
-			return t.Errorf("%w: there is one column; without a node table want two, the id of a "+
-				"vertex and its label", ErrValue)
+			return t.Errorf("%w: the table has one column; it needs two, the id of a vertex and "+
+				"its label, because there is no node table", ErrValue)
 		}
 		labels, lines, err := s.rowsOfLabels(t, given)
 		if err != nil {

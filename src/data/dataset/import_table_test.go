@@ -591,7 +591,7 @@ func TestImportLabelFilesOfEdgesAlone(t *testing.T) {
 		t.Errorf("labels %v", got)
 	}
 	o.Table.Labels, o.DryRun = []string{filepath.Join(dir, "rows.txt")}, true
-	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "want two, the id of a vertex") {
+	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "needs two, the id of a vertex") {
 		t.Error(err)
 	}
 }

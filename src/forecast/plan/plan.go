@@ -144,7 +144,7 @@ func (j *Job) fill(s *shard.Shards) error {
 		j.Cache.Policy = policy.Lookahead
 	}
 	if p := policy.Find(j.Cache.Policy); p == nil || p.Hindsight {
-		fault("cache.policy %q cannot be planned; choose one of %v", j.Cache.Policy,
+		fault("plan does not know cache.policy %q; choose one of %v", j.Cache.Policy,
 			policy.Names(policy.Trainable))
 	}
 	if !(j.Cache.Alpha >= 0) || math.IsInf(j.Cache.Alpha, 1) {

@@ -138,9 +138,9 @@ func (o *Options) Check() error {
 			"the cache; set exchange.nodes=off, or sample.locality=1")
 	}
 	if o.LastShort && (o.GlobalBatch || o.GlobalSeeds || o.StreamPerPart) {
-		reject("--last-short needs a batch, seeds and a stream of seeds for each rank; set " +
-			"sample.batch_scope=rank, sample.seeds=local and sample.streams=rank, or leave the " +
-			"flag out")
+		reject("--last-short needs each rank to have its own batch, seeds and stream of seeds; " +
+			"set sample.batch_scope=rank, sample.seeds=local and sample.streams=rank, or leave " +
+			"the flag out")
 	}
 	if o.Cache.FromFiles() && len(o.HaloFractions) > 0 {
 		reject("with cache.source=%s all rows are remote and a rank has no halo; give --alphas "+

@@ -59,7 +59,7 @@ func (m *Model) MapFirst(l int, x compute.Matrix) (neighbours, own compute.Matri
 func (m *Model) ReserveMapped(l, rows int) error {
 	for k, t := range m.mapsOf(l) {
 		if err := m.mapped[k].reserve(rows * t.w.Rows); err != nil {
-			return fmt.Errorf("rows of %d vertices, mapped by layer %d: %w", rows, l, err)
+			return fmt.Errorf("memory for rows of %d vertices that layer %d maps: %w", rows, l, err)
 		}
 	}
 	return nil

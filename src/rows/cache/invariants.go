@@ -23,7 +23,7 @@ func (x *Index) check() error {
 		}
 	}
 	if x.dense == nil && keys != x.keys {
-		return fmt.Errorf("index: %d keys, counted as %d", keys, x.keys)
+		return fmt.Errorf("index: holds %d keys, but its counter says %d", keys, x.keys)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func TestASieveIsChecked(t *testing.T) {
 		"slots in a list":     func(s *Sieve) { s.tail = s.head },
 		"hand at 3":           func(s *Sieve) { s.hand = 3 },
 		"lies at":             func(s *Sieve) { move(s.index, 2) },
-		"keys, counted as":    func(s *Sieve) { s.index.keys++ },
+		"its counter says":    func(s *Sieve) { s.index.keys++ },
 	} {
 		s := must[*Sieve](t)(NewSieve(1000, 4))
 		var d Decision

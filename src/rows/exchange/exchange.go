@@ -482,7 +482,7 @@ func checkTables(rank, perRank int, o Options) (errs []error) {
 				rank, p, rows))
 		case table != nil && int64(len(table)) != want:
 			errs = append(errs, fmt.Errorf("the table of part %d has %d bytes; %d rows of %d %s "+
-				"columns are %d",
+				"columns need %d",
 				p, len(table), rows, kind.Cols, kind.Type, want))
 		}
 	}

@@ -440,15 +440,15 @@ func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) erro
 			of = part
 		}
 		if part != of || int(x.partKind[part]) != kind {
-			return fmt.Errorf("exchange: rank %d wants a sum of rows of part %d of rank %d, with "+
-				"row %d, which is of part %d; %s", r, of, x.rank, id, part, cure)
+			return fmt.Errorf("exchange: rank %d asks rank %d for a sum of rows of part %d, but "+
+				"row %d in it belongs to part %d; %s", r, x.rank, of, id, part, cure)
 		}
 		s.of[at+k] = x.base[part] + compute.RowRef(v)
 		s.indices[at+k] = int32(at + k)
 	}
 	if groups != sums || len(ids) > 0 && ids[0] >= 0 {
-		return fmt.Errorf("exchange: rank %d wants %d sums of rank %d, but names the rows of %d; "+
-			"%s", r, sums, x.rank, groups, cure)
+		return fmt.Errorf("exchange: rank %d asks rank %d for %d sums, but lists rows for %d "+
+			"sums; %s", r, x.rank, sums, groups, cure)
 	}
 	s.ptr[before+sums] = int64(at + len(ids))
 	return nil

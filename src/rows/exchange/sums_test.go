@@ -406,11 +406,11 @@ func TestDamagedSumNamesBothRanks(t *testing.T) {
 		{"first member too large", 0, false, ^rows,
 			fmt.Sprintf("a sum with row %d of rank 0", rows)},
 		{"member of another part", 1, false, stray,
-			fmt.Sprintf("rank 1 wants a sum of rows of part %d of rank 0, with row %d, which is "+
-				"of part %d", asked, stray, other)},
-		{"a sum more", 1, false, ^row, "rank 1 wants 1 sums of rank 0, but names the rows of 2"},
+			fmt.Sprintf("rank 1 asks rank 0 for a sum of rows of part %d, but row %d in it "+
+				"belongs to part %d", asked, stray, other)},
+		{"a sum more", 1, false, ^row, "rank 1 asks rank 0 for 1 sums, but lists rows for 2 sums"},
 		{"no first member", 0, false, row,
-			"rank 1 wants 1 sums of rank 0, but names the rows of 0"},
+			"rank 1 asks rank 0 for 1 sums, but lists rows for 0 sums"},
 		{"sums negative", 1, true, -1, "rank 1 wants -1 sums of"},
 		{"more sums than members", 1, true, 1 << 40, "sums of"},
 		{"members too many", 2, true, 1 << 40, "1 sums of 1099511627776 rows of rank 0"},

@@ -56,8 +56,8 @@ func (l *Locality) check(reads bool) []error {
 		return errs
 	}
 	if !(a.Lower >= 0 && a.Upper <= 1) {
-		reject("sample.locality_lower is %g and sample.locality_upper is %g; they must be "+
-			"shares of 0 to 1", a.Lower, a.Upper)
+		reject("sample.locality_lower is %g and sample.locality_upper is %g; both must be "+
+			"between 0 and 1", a.Lower, a.Upper)
 	}
 	if !(a.Link > 0 && a.Edges > 0) {
 		reject("sample.locality_link is %g bytes/s and sample.locality_edges is %g edges/s; "+

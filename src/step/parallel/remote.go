@@ -236,8 +236,8 @@ func (m *askedFor) Expect() ([]byte, []int, error) {
 		if n < 0 || n > most {
 			return nil, nil, fmt.Errorf(
 				"rank %d asks for the neighbours of %d vertices of rank %d, which has fewer; the "+
-					"two see different parts or memory is damaged: give all ranks the same parts "+
-					"and check those", k, n, r.d.rank)
+					"two see different parts or memory is damaged: give all ranks the same "+
+					"directory of parts, and run `halognn check` on it", k, n, r.d.rank)
 		}
 		r.wanted[k], r.words[k] = int(n), uint64(r.asked[2*k+1])
 		total += int(n)

@@ -413,7 +413,8 @@ func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID,
 			own := isOwn == nil || isOwn(r.seeds[i])
 			if own && (at >= len(frontier) || frontier[at] != r.seeds[i]) {
 				err = fmt.Errorf("sample: epoch %d, step %d: vertex %d, an end of a link, is not "+
-					"seed %d; this is a bug in halognn", key.Epoch, key.Step, r.seeds[i], at)
+					"at position %d of the frontier; this is a bug in halognn",
+					key.Epoch, key.Step, r.seeds[i], at)
 				return
 			}
 			if own {

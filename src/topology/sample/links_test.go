@@ -216,7 +216,7 @@ func TestLinksOfOtherSeeds(t *testing.T) {
 			for who, err := range map[string]error{"a sampler": alone.Sample(&mbs[0], seeds, key),
 				"a remote": c.sample(mbs, [][]graph.VertexID{seeds}, []Key{key}, 2, true)} {
 				if err == nil || !strings.Contains(err.Error(),
-					"is not seed 0; this is a bug in halognn") {
+					"is not at position 0 of the frontier; this is a bug in halognn") {
 					t.Errorf("%s, %d seeds of other links: %s: %v", spec, len(seeds), who, err)
 				}
 			}
