@@ -103,7 +103,7 @@ type Meta struct {
 	Classes      int                 `json:"classes"`
 	FeatureType  string              `json:"feature_type"`            // FeatureTypes, or SparseOnes
 	Entries      int64               `json:"entries,omitempty"`       // of sparse rows
-	FeatureNames []string            `json:"feature_names,omitempty"` // of the columns, where the source has them
+	FeatureNames []string            `json:"feature_names,omitempty"` // if the source has them
 	Provenance   Provenance          `json:"provenance"`
 	Schema       graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
 	Tables       []Table             `json:"tables,omitempty"` // [T] what vertices of a type have

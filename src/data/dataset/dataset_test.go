@@ -71,7 +71,8 @@ func TestWriteOpenVerify(t *testing.T) {
 		case Int8: // 95.25 steps of 4 / 127, and 127 of 0.1 / 127
 			want = [2]float32{95 * float32(4./127), 127 * (float32(0.1) / 127)}
 		}
-		if [2]float32(row) != want || len(d.FeatureRows(0, 0, d.Meta.Vertices)) != 5*d.Meta.Table(0).RowBytes() {
+		if [2]float32(row) != want ||
+			len(d.FeatureRows(0, 0, d.Meta.Vertices)) != 5*d.Meta.Table(0).RowBytes() {
 			t.Errorf("%s: features of vertex 3 are %v", featureType, row)
 		}
 		if !slices.Equal(d.Split.Train, []graph.VertexID{0, 4}) ||
@@ -101,7 +102,8 @@ func TestWhatIsLeftOutIsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := d.Verify(); err != nil || !slices.Equal(npy.View[int32](d.Labels.Data), []int32{-1, -1, -1}) ||
+	if err := d.Verify(); err != nil ||
+		!slices.Equal(npy.View[int32](d.Labels.Data), []int32{-1, -1, -1}) ||
 		d.Meta.Table(0).RowBytes() != 0 {
 		t.Errorf("labels %v, %v", d.Labels, err)
 	}
@@ -135,9 +137,11 @@ func TestWriterRefuses(t *testing.T) {
 		do   func(w *Writer) error
 		want string
 	}{
-		{"label too large", func(w *Writer) error { return w.Labels(mem.Bytes([]int32{0, 0, 3, 0, 0})) },
+		{"label too large",
+			func(w *Writer) error { return w.Labels(mem.Bytes([]int32{0, 0, 3, 0, 0})) },
 			"label of vertex 2 is 3"},
-		{"label below -1", func(w *Writer) error { return w.Labels(mem.Bytes([]int32{-2, 0, 0, 0, 0})) },
+		{"label below -1",
+			func(w *Writer) error { return w.Labels(mem.Bytes([]int32{-2, 0, 0, 0, 0})) },
 			"label of vertex 0 is -2"},
 		{"too few labels", func(w *Writer) error { return w.Labels(nil) },
 			"0 bytes of labels"},
@@ -175,16 +179,19 @@ func TestWriterRefuses(t *testing.T) {
 			r, _ := w.Features(5, 2, Float16)
 			return r.Write([]float32{70000, 0})
 		}, "float16 ends at 65504"},
-		{"bytes without scales", func(w *Writer) error { _, err := w.Features(5, 2, Int8); return err },
-			"need scales"},
+		{"bytes without scales",
+			func(w *Writer) error { _, err := w.Features(5, 2, Int8); return err }, "need scales"},
 		{"a scale below what float32 holds", func(w *Writer) error {
 			return w.WriteFeatures(2, Int8, nil, func(r *RowWriter) error {
 				return r.Write([]float32{0, 1e-40, 0, 0, 0, 0, 0, 0, 1, 0})
 			})
 		}, "largest number of column 1 is 1e-40"},
 		{"a scale above", func(w *Writer) error {
-			return w.WriteFeatures(2, Int8, &scaling{shift: []float64{0, 0}, factor: []float64{1e30, 1}},
-				func(r *RowWriter) error { return r.Write([]float32{0, 0, 0, 0, 1e9, 0, 0, 0, 1, 0}) })
+			return w.WriteFeatures(2, Int8,
+				&scaling{shift: []float64{0, 0}, factor: []float64{1e30, 1}},
+				func(r *RowWriter) error {
+					return r.Write([]float32{0, 0, 0, 0, 1e9, 0, 0, 0, 1, 0})
+				})
 		}, "vertex 2, column 0 is +Inf"},
 		{"NaN in bytes", func(w *Writer) error {
 			return w.WriteFeatures(2, Int8, nil, func(r *RowWriter) error {
@@ -314,9 +321,14 @@ func TestDamageIsNamed(t *testing.T) {
 
 func TestParseFractions(t *testing.T) {
 	for text, want := range map[string]Fractions{
-		"60/20/20": {0.6, 0.2, 0.2}, "0.6/0.2/0.2": {0.6, 0.2, 0.2}, "0.33/0.56/0.11": {0.33, 0.56, 0.11},
-		"3.5/5/10": {0.035, 0.05, 0.1}, "10/1/2": {0.1, 0.01, 0.02}, "1/1/1": {0.01, 0.01, 0.01},
-		"0.5%/0.2%/0.4%": {0.005, 0.002, 0.004}, " 60 % / 20% /20%": {0.6, 0.2, 0.2},
+		"60/20/20":         {0.6, 0.2, 0.2},
+		"0.6/0.2/0.2":      {0.6, 0.2, 0.2},
+		"0.33/0.56/0.11":   {0.33, 0.56, 0.11},
+		"3.5/5/10":         {0.035, 0.05, 0.1},
+		"10/1/2":           {0.1, 0.01, 0.02},
+		"1/1/1":            {0.01, 0.01, 0.01},
+		"0.5%/0.2%/0.4%":   {0.005, 0.002, 0.004},
+		" 60 % / 20% /20%": {0.6, 0.2, 0.2},
 	} {
 		f, err := ParseFractions(text)
 		for i := range f {
@@ -328,14 +340,21 @@ func TestParseFractions(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	for bad, want := range map[string]string{"": "want three", "60/40": "want three", "a/b/c": `"a" is no share`,
-		"-1/50/51": "no share", "60/20/20/0": "want three", "NaN/1/1": "no share", "0/0/0": "all shares are 0",
+	for bad, want := range map[string]string{
+		"":            "want three",
+		"60/40":       "want three",
+		"a/b/c":       `"a" is no share`,
+		"-1/50/51":    "no share",
+		"60/20/20/0":  "want three",
+		"NaN/1/1":     "no share",
+		"0/0/0":       "all shares are 0",
 		"60/20/30":    "adds up to 110 percent: write shares that add up to at most 100",
 		"90%/20%/20%": "adds up to 130 percent",
-		"0.7/0.2/0.2": "adds up to 1.1: write shares that add up to at most 1, or percent as 0.7%/0.2%/0.2%",
-		"0.6/5/10":    "write percent as 0.6%/5%/10%, or fractions that add up to at most 1",
-		"60%/20/20":   "write percent as 60%/20%/20%",
-		"1/0/0":       "write everything as 100/0/0, or percent as 1%/0%/0%",
+		"0.7/0.2/0.2": "adds up to 1.1: write shares that add up to at most 1, or percent as " +
+			"0.7%/0.2%/0.2%",
+		"0.6/5/10":  "write percent as 0.6%/5%/10%, or fractions that add up to at most 1",
+		"60%/20/20": "write percent as 60%/20%/20%",
+		"1/0/0":     "write everything as 100/0/0, or percent as 1%/0%/0%",
 	} {
 		f, err := ParseFractions(bad)
 		if !errors.Is(err, ErrValue) || !strings.Contains(err.Error(), want) {

@@ -14,7 +14,8 @@ func SetMemory(t testing.TB, bytes int64) {
 	t.Cleanup(func() { available = before })
 }
 
-// SetLargeFeatures sets from how many bytes on features that are mostly zeros are refused, until the test ends.
+// SetLargeFeatures sets from how many bytes on features that are mostly zeros are refused, until
+// the test ends.
 func SetLargeFeatures(t testing.TB, bytes int64) {
 	before := largeFeatures
 	largeFeatures = bytes

@@ -66,8 +66,8 @@ func TestGenerateDependsOnOptionsAlone(t *testing.T) {
 	}
 }
 
-// TestRangesMakeTheSameGraph: a graph whose edges are made range by range is the one made at once, in
-// every byte.
+// TestRangesMakeTheSameGraph: a graph whose edges are made range by range is the one made at once,
+// in every byte.
 func TestRangesMakeTheSameGraph(t *testing.T) {
 	for _, o := range []GenerateOptions{
 		{Vertices: 3000, Degree: 8, Features: 3, Classes: 5, Seed: 3, EdgeWeights: true},
@@ -79,8 +79,9 @@ func TestRangesMakeTheSameGraph(t *testing.T) {
 			got := generate(t, o)
 			if got.Identity() != want.Identity() ||
 				*got.Meta.Provenance.Cleaning != *want.Meta.Provenance.Cleaning {
-				t.Errorf("%s in %d ranges: %s, %v; at once %s, %v", o.Kind, o.ranges, got.Identity(),
-					got.Meta.Provenance.Cleaning, want.Identity(), want.Meta.Provenance.Cleaning)
+				t.Errorf("%s in %d ranges: %s, %v; at once %s, %v", o.Kind, o.ranges,
+					got.Identity(), got.Meta.Provenance.Cleaning, want.Identity(),
+					want.Meta.Provenance.Cleaning)
 			}
 		}
 		if leak := mem.Allocated() - live; leak != 0 {
@@ -293,7 +294,9 @@ func TestGenerateReportsEveryFault(t *testing.T) {
 		want []string
 	}{
 		{"preset", GenerateOptions{Preset: "cora"},
-			[]string{`"cora" is unknown; use one of arxiv, mag, mag240c, papers100M, products, reddit`}},
+			[]string{
+				`"cora" is unknown; use one of arxiv, mag, mag240c, papers100M, products, reddit`,
+			}},
 		{"many", GenerateOptions{Kind: "er", Vertices: 10, Classes: 11, Degree: -1, Features: -1,
 			Homophily: 2, Split: "1/2", Labelled: 3},
 			[]string{`kind "er"`, "11 classes for 10 vertices", "degree is -1", "features is -1",
@@ -335,15 +338,16 @@ func TestPapersHaveTheSizesThatAreForeseen(t *testing.T) {
 	vertices, edges, columns := o.sizes()
 	if vertices != float64(d.Meta.Vertices) || math.Abs(edges/float64(d.Meta.Edges)-1) > 0.07 ||
 		math.Abs(columns/float64(d.Columns.Len())-1) > 0.01 {
-		t.Errorf("foreseen %g vertices, %g edges, %g columns; made %d, %d, %d", vertices, edges, columns,
-			d.Meta.Vertices, d.Meta.Edges, d.Columns.Len())
+		t.Errorf("foreseen %g vertices, %g edges, %g columns; made %d, %d, %d", vertices, edges,
+			columns, d.Meta.Vertices, d.Meta.Edges, d.Columns.Len())
 	}
 	if degree, said := d.Meta.Provenance.Settings["degree"]; said {
 		t.Errorf("the provenance has degree %s", degree)
 	}
 	SetMemory(t, 1<<20)
 	err = Generate(filepath.Join(t.TempDir(), "g"), o)
-	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "choose a larger machine or fewer") {
+	if !errors.Is(err, ErrTooLarge) ||
+		!strings.Contains(err.Error(), "choose a larger machine or fewer") {
 		t.Errorf("in a MiB of memory: %v", err)
 	}
 }

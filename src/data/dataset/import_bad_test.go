@@ -1,6 +1,7 @@
 package dataset_test
 
-// These tests damage the input of every format: import says what is wrong, and where, and writes nothing.
+// These tests damage the input of every format: import says what is wrong, and where, and writes
+// nothing.
 
 import (
 	"errors"
@@ -128,9 +129,10 @@ func TestImportBadInput(t *testing.T) {
 		{"fractions beyond 1", "ogb",
 			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Split = "0.7/0.2/0.2" },
 			[]string{"adds up to 1.1"}, nil},
-		{"fractions of links beyond 1", "ogb", func(_ *testing.T, _ string, o *dataset.ImportOptions) {
-			o.Split, o.Task, o.SplitLinks = "", task.Links, "0.85/0.05/0.2"
-		}, []string{"adds up to 1.1"}, nil},
+		{"fractions of links beyond 1", "ogb",
+			func(_ *testing.T, _ string, o *dataset.ImportOptions) {
+				o.Split, o.Task, o.SplitLinks = "", task.Links, "0.85/0.05/0.2"
+			}, []string{"adds up to 1.1"}, nil},
 
 		{"edges missing in the archive", "ogb binary",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
@@ -149,61 +151,81 @@ func TestImportBadInput(t *testing.T) {
 		{"wrong magic", "npy directory", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			write(t, filepath.Join(dir, "x.npy"), []byte("PK this is no array at all"))
 		}, []string{"x.npy", "does not begin with"}, npy.ErrFormat},
-		{"NaN in an array", "npy directory", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			x := slices.Concat(tinyFeatures...)
-			x[7] = nan
-			write(t, filepath.Join(dir, "x.npy"), array(t, x, 6, 3))
-		}, []string{": x: features: vertex 2, column 1 is NaN"}, dataset.ErrValue},
+		{"NaN in an array", "npy directory",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				x := slices.Concat(tinyFeatures...)
+				x[7] = nan
+				write(t, filepath.Join(dir, "x.npy"), array(t, x, 6, 3))
+			}, []string{": x: features: vertex 2, column 1 is NaN"}, dataset.ErrValue},
 		{"a negative weight", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
-			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
+			*o = dataset.ImportOptions{
+				Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
+			}
 			write(t, o.In, []byte("source,target,weight\na,b,1\nb,c,-2\n"))
 		}, []string{"edges.csv: line 3", "weight -2", "a number from 0 to 3.4e+38", "--ignore"},
 			dataset.ErrValue},
-		{"weights whose sum no float32 holds", "ogb", func(t *testing.T, dir string,
-			o *dataset.ImportOptions) {
-			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
-			write(t, o.In, []byte("source,target,weight\na,b,3e38\nc,b,3e38\nb,c,1\n"))
-		}, []string{"edges.csv", "edges into vertex b add up to 6e+38", "--ignore"}, dataset.ErrValue},
+		{"weights whose sum no float32 holds", "ogb",
+			func(t *testing.T, dir string,
+				o *dataset.ImportOptions) {
+				*o = dataset.ImportOptions{
+					Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
+				}
+				write(t, o.In, []byte("source,target,weight\na,b,3e38\nc,b,3e38\nb,c,1\n"))
+			}, []string{"edges.csv", "edges into vertex b add up to 6e+38", "--ignore"},
+			dataset.ErrValue},
 		{"no column left for ids", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
-			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
-				Ignore: []string{"id", "f"}}
+			*o = dataset.ImportOptions{
+				Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
+				Ignore: []string{"id", "f"},
+			}
 			o.Table.Nodes = filepath.Join(dir, "nodes.csv")
 			write(t, o.In, []byte("source,target\na,b\n"))
 			write(t, o.Table.Nodes, []byte("id,f\na,1\nb,2\n"))
 		}, []string{"nodes.csv", "no column for the ids", "ignore fewer"}, nil},
-		{"a weight that is no number", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
-			*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out}
-			write(t, o.In, []byte("source,target,weight\na,b,heavy\n"))
-		}, []string{"edges.csv: line 2", `weight "heavy"`}, dataset.ErrValue},
+		{"a weight that is no number", "ogb",
+			func(t *testing.T, dir string, o *dataset.ImportOptions) {
+				*o = dataset.ImportOptions{
+					Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
+				}
+				write(t, o.In, []byte("source,target,weight\na,b,heavy\n"))
+			}, []string{"edges.csv: line 2", `weight "heavy"`}, dataset.ErrValue},
 		{"a weight of NaN", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: o.Out}
 			archive(t, o.In, map[string][]byte{
-				"edge_index": array(t, []int64{0, 1, 1, 0}, 2, 2), "x": array(t, make([]float32, 2), 2, 1),
+				"edge_index":  array(t, []int64{0, 1, 1, 0}, 2, 2),
+				"x":           array(t, make([]float32, 2), 2, 1),
 				"edge_weight": array(t, []float32{1, nan}, 2),
 			})
 		}, []string{"g.npz: edge_weight: edge 1", "weight NaN"}, dataset.ErrValue},
 		{"a weight too few", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			*o = dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: o.Out}
 			archive(t, o.In, map[string][]byte{
-				"edge_index": array(t, []int64{0, 1, 1, 0}, 2, 2), "x": array(t, make([]float32, 2), 2, 1),
+				"edge_index":  array(t, []int64{0, 1, 1, 0}, 2, 2),
+				"x":           array(t, make([]float32, 2), 2, 1),
 				"edge_weight": array(t, []float32{1}, 1),
 			})
 		}, []string{"g.npz: edge_weight", "for 2 edges", "--ignore edge_weight"}, dataset.ErrValue},
 		{"weights of edges that are kept though repeated", "ogb",
 			func(t *testing.T, dir string, o *dataset.ImportOptions) {
-				*o = dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
-					KeepDuplicates: true}
+				*o = dataset.ImportOptions{
+					Format: "csv", In: filepath.Join(dir, "edges.csv"), Out: o.Out,
+					KeepDuplicates: true,
+				}
 				write(t, o.In, []byte("source,target,weight\na,b,1\n"))
 			}, []string{"edges.csv", "--keep-duplicates"}, graph.ErrKeptDuplicates},
-		{"falling offsets", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-			rezip(t, filepath.Join(dir, "graph.npz"), "adj_indptr",
-				array(t, []int64{0, 5, 4, 8, 8, 8, 8}, 7))
-		}, []string{"graph.npz: adj_indptr: row offsets fall from 5 to 4"}, nil},
+		{"falling offsets", "npz attributed",
+			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
+				rezip(t, filepath.Join(dir, "graph.npz"), "adj_indptr",
+					array(t, []int64{0, 5, 4, 8, 8, 8, 8}, 7))
+			}, []string{"graph.npz: adj_indptr: row offsets fall from 5 to 4"}, nil},
 		{"not square", "npz attributed", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "graph.npz"), "adj_shape", array(t, []int64{6, 7}, 2))
 		}, []string{"graph.npz: adj_shape: the shape is [6 7]", "square"}, nil},
 		{"a class beyond those declared", "origin", originFile(`{"classes": 2}`),
-			[]string{"y: there is a label of class 2, but origin.json says that there are 2 classes"}, dataset.ErrValue},
+			[]string{
+				"y: there is a label of class 2, but origin.json says that there are 2 classes",
+			},
+			dataset.ErrValue},
 		{"names for other classes", "origin", originFile(`{"classes": 3, "class_names": ["a"]}`),
 			[]string{"origin.json: 3 classes, but 1 names"}, dataset.ErrValue},
 		{"classes without labels", "origin",
@@ -211,14 +233,18 @@ func TestImportBadInput(t *testing.T) {
 				if err := os.Remove(filepath.Join(dir, "y.npy")); err != nil {
 					t.Fatal(err)
 				}
-			}, []string{"origin.json says that there are 3 classes, but there are no labels"}, dataset.ErrValue},
-		{"a part outside", "origin", originFile(`{"parts": [{"name": "A", "first": 1, "count": 6}]}`),
-			[]string{"origin.json: graph A has the vertices 1 to 6, but there are only 6 vertices"}, dataset.ErrValue},
+			}, []string{"origin.json says that there are 3 classes, but there are no labels"},
+			dataset.ErrValue},
+		{"a part outside", "origin",
+			originFile(`{"parts": [{"name": "A", "first": 1, "count": 6}]}`),
+			[]string{"origin.json: graph A has the vertices 1 to 6, but there are only 6 vertices"},
+			dataset.ErrValue},
 		{"an origin that is no JSON", "origin", originFile(`{"classes": `),
 			[]string{"origin.json: unexpected end"}, nil},
 		{"dense and sparse features", "origin",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
-				write(t, filepath.Join(dir, "x.npy"), array(t, slices.Concat(tinyFeatures...), 6, 3))
+				write(t, filepath.Join(dir, "x.npy"),
+					array(t, slices.Concat(tinyFeatures...), 6, 3))
 			}, []string{"both x and attr_indptr hold features"}, nil},
 		{"a format that Python reads", "ogb",
 			func(_ *testing.T, _ string, o *dataset.ImportOptions) { o.Format = "planetoid" },

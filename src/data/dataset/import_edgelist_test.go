@@ -8,8 +8,8 @@ import (
 	"halognn/src/data/dataset"
 )
 
-// What an edge list is not is an error: ids that begin with 0, METIS graphs, and two sets that are both
-// numbered from 1.
+// What an edge list is not is an error: ids that begin with 0, METIS graphs, and two sets that are
+// both numbered from 1.
 func TestEdgeListFaults(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -26,14 +26,18 @@ func TestEdgeListFaults(t *testing.T) {
 		{"9 1\n0 1 2 3 4 5 6 7 8\n", "two vertex ids"},
 	} {
 		dir := t.TempDir()
-		o := dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "g.txt"), Out: filepath.Join(dir, "d")}
+		o := dataset.ImportOptions{
+			Format: "edgelist", In: filepath.Join(dir, "g.txt"), Out: filepath.Join(dir, "d"),
+		}
 		write(t, o.In, []byte(c.text))
 		if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}
 	dir := t.TempDir()
-	o := dataset.ImportOptions{Format: "edgelist", In: filepath.Join(dir, "g.txt"), Out: filepath.Join(dir, "d")}
+	o := dataset.ImportOptions{
+		Format: "edgelist", In: filepath.Join(dir, "g.txt"), Out: filepath.Join(dir, "d"),
+	}
 	write(t, o.In, []byte("3 3\n0 10\n100 0\n"))
 	if d, _ := imported(t, o); d.Meta.Vertices != 4 {
 		t.Errorf("a loop first, and zeros: %d vertices", d.Meta.Vertices)

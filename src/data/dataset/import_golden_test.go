@@ -13,8 +13,8 @@ import (
 	"halognn/src/model/task"
 )
 
-// Tables give the bytes that version 0.2.0 gave before it read all text by one reader: the sums were made
-// by that program, of the lines "FILE XXH64" of a dataset's files but meta.json.
+// Tables give the bytes that version 0.2.0 gave before it read all text by one reader: the sums
+// were made by that program, of the lines "FILE XXH64" of a dataset's files but meta.json.
 func TestTablesGiveTheBytesOfBefore(t *testing.T) {
 	type options = dataset.ImportOptions
 	for _, c := range []struct {
@@ -35,13 +35,30 @@ func TestTablesGiveTheBytesOfBefore(t *testing.T) {
 			nil, "e61a97fab18e3a33"},
 		{"quotes", []string{"edges.csv", "source,target\n\"x, y\",z\nz,\"q \"\"r\"\"\"\n"},
 			nil, "5a5d7a63606567c1"},
-		{"a byte order mark", []string{"edges.csv", "\ufeffSource,Target,Weight\r\na,b,2\r\nb,c,1\r\n"},
-			nil, "6d8587b619fe3794"},
-		{"nodes", []string{"edges.csv", "from,to\n0,1\n1,2\n3,4\n4,0\n",
-			"nodes.csv", "id,f0,f1,label,split\n0,1,.5,a,train\n1,2,.5,b,valid\n2,3,1e-3,a,test\n3,-1,0,b,train\n4,0,0,a,\n"},
+		{"a byte order mark",
+			[]string{"edges.csv", "\ufeffSource,Target,Weight\r\na,b,2\r\nb,c,1\r\n"}, nil,
+			"6d8587b619fe3794"},
+		{"nodes",
+			[]string{
+				"edges.csv", "from,to\n0,1\n1,2\n3,4\n4,0\n",
+				"nodes.csv", "id,f0,f1,label,split\n" +
+					"0,1,.5,a,train\n" +
+					"1,2,.5,b,valid\n" +
+					"2,3,1e-3,a,test\n" +
+					"3,-1,0,b,train\n" +
+					"4,0,0,a,\n",
+			},
 			func(o *options) { o.Standardize = true }, "09fabcdea05ffd84"},
-		{"several labels", []string{"edges.csv", "from,to\n0,1\n1,2\n3,4\n4,0\n",
-			"nodes.csv", "id,f0,f1,l0,l1\n0,1,.5,0,1\n1,2,.5,1,0\n2,3,1e-3,1,1\n3,-1,0,0,0\n4,0,0,1,1\n"},
+		{"several labels",
+			[]string{
+				"edges.csv", "from,to\n0,1\n1,2\n3,4\n4,0\n",
+				"nodes.csv", "id,f0,f1,l0,l1\n" +
+					"0,1,.5,0,1\n" +
+					"1,2,.5,1,0\n" +
+					"2,3,1e-3,1,1\n" +
+					"3,-1,0,0,0\n" +
+					"4,0,0,1,1\n",
+			},
 			func(o *options) { o.Table.Labels = []string{"l0", "l1"} }, "5d57b09ecda5a424"},
 		{"numbers to predict", []string{"edges.csv", "from,to\n0,1\n1,2\n3,4\n4,0\n",
 			"nodes.csv", "id,f0,y\n0,1,.5\n1,2,1.5\n2,3,2.5\n3,-1,\n4,0,3\n"},

@@ -51,7 +51,8 @@ func TestImportNumbers(t *testing.T) {
 		if !slices.EqualFunc(got, c.want, func(x float32, y float64) bool {
 			return x == float32(y) || x != x && y != y
 		}) || !slices.Equal(d.Meta.Provenance.Classes, c.names) {
-			t.Errorf("%s: %v of %v, want %v of %v", c.name, got, d.Meta.Provenance.Classes, c.want, c.names)
+			t.Errorf("%s: %v of %v, want %v of %v", c.name, got, d.Meta.Provenance.Classes, c.want,
+				c.names)
 		}
 		if err := errors.Join(d.Verify(), d.Close()); err != nil {
 			t.Errorf("%s: %v", c.name, err)

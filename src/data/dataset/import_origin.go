@@ -17,7 +17,7 @@ type origin struct {
 	In         string      `json:"in"`
 	Name       string      `json:"name"`
 	Split      string      `json:"split"`       // where the split comes from
-	Classes    int         `json:"classes"`     // y holds 0 to Classes-1; a class may have no vertex
+	Classes    int         `json:"classes"`     // y holds 0 to Classes-1, perhaps not all
 	ClassNames []string    `json:"class_names"` // in order
 	Parts      []graphPart `json:"parts"`       // of several joined graphs
 	Notes      []string    `json:"notes"`

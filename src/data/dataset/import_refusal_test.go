@@ -166,9 +166,13 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"link labels",
 			one("edge_label"),
-			[]string{"links to predict: give them by --split-links", "--link-classes or --link-numbers"},
+			[]string{
+				"links to predict: give them by --split-links",
+				"--link-classes or --link-numbers",
+			},
 		},
-		{"links to predict", one("edge_label_index"), []string{"links to predict: give them by --split-links"}},
+		{"links to predict", one("edge_label_index"),
+			[]string{"links to predict: give them by --split-links"}},
 		{
 			"links that are not there",
 			one("neg_edge_index"),
@@ -180,7 +184,12 @@ func TestImportRefusals(t *testing.T) {
 			[]string{"links to predict: give them by --split-links"},
 		},
 		{"sparse features", one("x_indptr"),
-			[]string{"x_indptr", "sparse features are not supported", "x.toarray()", "attr_indptr"}},
+			[]string{
+				"x_indptr",
+				"sparse features are not supported",
+				"x.toarray()",
+				"attr_indptr",
+			}},
 		{"sparse features of a table", one("features_indptr"),
 			[]string{"features_indptr", "sparse features are not supported"}},
 		{"a batch of graphs", one("batch"), []string{"graph-level tasks are not supported"}},
@@ -234,9 +243,13 @@ func TestImportRefusals(t *testing.T) {
 		{"numbers that are all the same", regression(inArrays(plus("y", func(t testing.TB) []byte {
 			return array(t, []float32{7, float32(math.NaN()), 7}, 3)
 		}))), []string{"number 0 is 7 for every vertex", "nothing to learn"}},
-		{"some of the numbers", regression(inArrays(plus("y", func(t testing.TB) []byte {
-			return array(t, []float64{1, 2, math.NaN(), 3, 4, 5}, 3, 2)
-		}))), []string{"y: vertex 1, column 0, has no number to predict here, but has 1 in other columns"}},
+		{"some of the numbers",
+			regression(inArrays(plus("y", func(t testing.TB) []byte {
+				return array(t, []float64{1, 2, math.NaN(), 3, 4, 5}, 3, 2)
+			}))),
+			[]string{
+				"y: vertex 1, column 0, has no number to predict here, but has 1 in other columns",
+			}},
 		{"a number beyond float32", regression(inArrays(plus("y", func(t testing.TB) []byte {
 			return array(t, []float64{1, 2, 1e300}, 3)
 		}))), []string{"vertex 2 has 1e+300", "finite float32"}},
@@ -281,7 +294,9 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"an edge without an end",
 			inArrays(func(t testing.TB) map[string][]byte {
-				return map[string][]byte{"edge_index": array(t, []float64{0, math.NaN(), 1, 2}, 2, 2)}
+				return map[string][]byte{
+					"edge_index": array(t, []float64{0, math.NaN(), 1, 2}, 2, 2),
+				}
 			}),
 			[]string{"NaN cannot be read", "leave out edges without a source or a target"},
 		},
@@ -332,20 +347,26 @@ func TestImportRefusals(t *testing.T) {
 			inArrays(nothing)(t, dir, o)
 			o.AllSplits = true
 		}, []string{"--split-index all", "one split, shuffled", "leave the flag out"}},
-		{"all splits, standardized by one", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			inArrays(plus("train_mask", func(t testing.TB) []byte {
-				return array(t, []uint8{0, 1, 0, 0, 1, 0}, 3, 2)
-			}))(t, dir, o)
-			o.AllSplits, o.Standardize = true, true
-		}, []string{"--standardize uses the training vertices of one split"}},
+		{"all splits, standardized by one",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				inArrays(plus("train_mask", func(t testing.TB) []byte {
+					return array(t, []uint8{0, 1, 0, 0, 1, 0}, 3, 2)
+				}))(t, dir, o)
+				o.AllSplits, o.Standardize = true, true
+			}, []string{"--standardize uses the training vertices of one split"}},
 		{"a key that is not there", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(nothing)(t, dir, o)
 			o.Keys = map[string]string{"x": "embedding"}
 		}, []string{`no array "embedding", which --keys names for x`, "edge_index, x, y"}},
-		{"a key that means nothing", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			inArrays(nothing)(t, dir, o)
-			o.Keys = map[string]string{"weights": "w"}
-		}, []string{`--keys: "weights" is not an array that is read`, "edge_index, edge_weight, ids"}},
+		{"a key that means nothing",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				inArrays(nothing)(t, dir, o)
+				o.Keys = map[string]string{"weights": "w"}
+			},
+			[]string{
+				`--keys: "weights" is not an array that is read`,
+				"edge_index, edge_weight, ids",
+			}},
 		{
 			"keys of a table",
 			asked(func(o *dataset.ImportOptions) { o.Keys = map[string]string{"x": "f"} }),
@@ -384,7 +405,8 @@ func TestImportRefusals(t *testing.T) {
 		{"triples", named("g.nt.gz", "edgelist"), []string{heterogeneous}},
 		{"an archive of files", named("g.zip", "csv"), []string{"unpack it"}},
 		{"an .npz that is taken for tables", named("g.npz", "csv"), []string{"use --format npz"}},
-		{"a .mat that is taken for arrays", named("g.mat", "npz"), []string{"python3 -m halognn mat IN OUT"}},
+		{"a .mat that is taken for arrays", named("g.mat", "npz"),
+			[]string{"python3 -m halognn mat IN OUT"}},
 		{
 			"a table that is taken for arrays",
 			named("edges.csv", "npz"),
@@ -530,7 +552,10 @@ func TestImportRefusals(t *testing.T) {
 		{"measurements for labels", nodes("id,label\na,0.5\nb,1.5\nc,2\n"),
 			[]string{"column label", "label 0.5", "regression", "pandas.qcut"}},
 		{"a word for a number", regression(nodes("id,label\na,0.5\nb,x\nc,2\n")),
-			[]string{`line 3: column label: vertex "b" is "x"`, "want a number, or an empty field"}},
+			[]string{
+				`line 3: column label: vertex "b" is "x"`,
+				"want a number, or an empty field",
+			}},
 		{"no column of numbers", regression(nodes("id,f\na,0.5\nb,1\nc,2\n")), []string{"--label"}},
 		{
 			"ids for labels",

@@ -7,8 +7,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// A shuffled split is that of numpy.random.RandomState(seed).permutation(n): here of so many that the
-// first draw has one bit more than 16 or 17, and of a seed of more than 32.
+// A shuffled split is that of numpy.random.RandomState(seed).permutation(n): here of so many that
+// the first draw has one bit more than 16 or 17, and of a seed of more than 32.
 func TestPermutationIsThatOfNumPy(t *testing.T) {
 	for _, c := range []struct {
 		n           int

@@ -9,7 +9,8 @@ import (
 	"halognn/src/data/dataset"
 )
 
-// A split table has ids that begin with # or % where vertices are called so, and comments where none is.
+// A split table has ids that begin with # or % where vertices are called so, and comments where
+// none is.
 func TestSplitTables(t *testing.T) {
 	for _, c := range []struct{ a, split string }{
 		{"#ai", "#ai,train\n%x,valid\nok,test\n"},
@@ -17,7 +18,9 @@ func TestSplitTables(t *testing.T) {
 		{"a, b", "id,part\n\"a, b\",train\r\n%x,valid\r\nok,test\r\n"},
 		{"a, b", "\"a, b\"\ttrain\r%x\tval\rok\ttest\r"},
 		{"a", "# made by hand\na,train\n# another, of two fields\nok,test\n"},
-		{"a", "part,vertex\n0,a\n2,ok\n"}, {"a", "# part,vertex\n0,a\n2,ok\n"}, {"a", "use,id\n0,a\n2,ok\n"},
+		{"a", "part,vertex\n0,a\n2,ok\n"},
+		{"a", "# part,vertex\n0,a\n2,ok\n"},
+		{"a", "use,id\n0,a\n2,ok\n"},
 	} {
 		dir := t.TempDir()
 		var o dataset.ImportOptions
@@ -27,7 +30,8 @@ func TestSplitTables(t *testing.T) {
 		o.Split = filepath.Join(dir, "s.txt")
 		write(t, o.Split, []byte(c.split))
 		d, _ := imported(t, o)
-		if len(d.Split.Train) != 1 || len(d.Split.Test) != 1 || (x == "%x") != (len(d.Split.Valid) == 1) {
+		if len(d.Split.Train) != 1 || len(d.Split.Test) != 1 ||
+			(x == "%x") != (len(d.Split.Valid) == 1) {
 			t.Errorf("%q: split %v", c.split, d.Split)
 		}
 	}

@@ -296,8 +296,9 @@ func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, line
 	}
 	if n != s.vertices {
 		return nil, nil, fmt.Errorf("%s: %w: %d rows for %d vertices; want a label for each, in "+
-			"the order of the node table (if the first row is a label, give --no-header; if it is a "+
-			"name, --header), or rows of an id and a label", t.Path(), ErrMismatch, n, s.vertices)
+			"the order of the node table (if the first row is a label, give --no-header; if it "+
+			"is a name, --header), or rows of an id and a label", t.Path(), ErrMismatch, n,
+			s.vertices)
 	}
 	return labels, lines, nil
 }

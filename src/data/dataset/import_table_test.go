@@ -95,7 +95,8 @@ func TestImportOwnData(t *testing.T) {
 			write(t, o.Table.Features[0], array(t, []float32{1, 2, 3, 4, 5, 6}, 3, 2))
 			write(t, o.Table.Labels[0], texts("<U2", wideText("b", "aé", "b"), "3,"))
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if d.Meta.Features != 2 || !slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0, 1}) ||
+			if d.Meta.Features != 2 ||
+				!slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0, 1}) ||
 				d.Meta.Provenance.Classes[0] != "aé" {
 				t.Errorf("labels %v of %q", d.Labels, d.Meta.Provenance.Classes)
 			}
@@ -117,7 +118,8 @@ func TestImportOwnData(t *testing.T) {
 			}},
 		{"classes with a point behind them", nodes("id,y\na,0.0\nb,nan\nc,1.0\n"),
 			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-				if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{0, -1, 1}) || d.Meta.Provenance.Classes != nil {
+				if !slices.Equal(npy.View[int32](d.Labels.Data), []int32{0, -1, 1}) ||
+					d.Meta.Provenance.Classes != nil {
 					t.Errorf("labels %v of %v", d.Labels, d.Meta.Provenance.Classes)
 				}
 			}},
@@ -147,30 +149,33 @@ func TestImportOwnData(t *testing.T) {
 					t.Errorf("notes %q", r.Notes)
 				}
 			}},
-		{"all splits, of which one list is of all", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			inArrays(func(t testing.TB) map[string][]byte {
-				return map[string][]byte{
-					"train_mask": array(t, []uint8{0, 1, 1, 0, 0, 0}, 3, 2),
-					"test_mask":  array(t, []uint8{0, 0, 1}, 3),
+		{"all splits, of which one list is of all",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				inArrays(func(t testing.TB) map[string][]byte {
+					return map[string][]byte{
+						"train_mask": array(t, []uint8{0, 1, 1, 0, 0, 0}, 3, 2),
+						"test_mask":  array(t, []uint8{0, 0, 1}, 3),
+					}
+				})(t, dir, o)
+				o.AllSplits = true
+			},
+			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				want := []graph.Split{{Train: []graph.VertexID{1}, Test: []graph.VertexID{2}},
+					{Train: []graph.VertexID{0}, Test: []graph.VertexID{2}}}
+				for k, s := range append([]graph.Split{d.Split}, d.More...) {
+					if k >= len(want) || !slices.Equal(s.Train, want[k].Train) ||
+						!slices.Equal(s.Test, want[k].Test) || len(s.Valid) > 0 {
+						t.Errorf("split %d: %v", k, s)
+					}
 				}
-			})(t, dir, o)
-			o.AllSplits = true
-		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			want := []graph.Split{{Train: []graph.VertexID{1}, Test: []graph.VertexID{2}},
-				{Train: []graph.VertexID{0}, Test: []graph.VertexID{2}}}
-			for k, s := range append([]graph.Split{d.Split}, d.More...) {
-				if k >= len(want) || !slices.Equal(s.Train, want[k].Train) ||
-					!slices.Equal(s.Test, want[k].Test) || len(s.Valid) > 0 {
-					t.Errorf("split %d: %v", k, s)
+				if len(d.More) != 1 ||
+					!strings.Contains(r.Split, "the first of 2; data.split chooses") {
+					t.Errorf("%d more splits; %s", len(d.More), r.Split)
 				}
-			}
-			if len(d.More) != 1 || !strings.Contains(r.Split, "the first of 2; data.split chooses") {
-				t.Errorf("%d more splits; %s", len(d.More), r.Split)
-			}
-			if err := d.Verify(); err != nil {
-				t.Error(err)
-			}
-		}},
+				if err := d.Verify(); err != nil {
+					t.Error(err)
+				}
+			}},
 		{"masks as PyG has them", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(plus("train_mask", func(t testing.TB) []byte {
 				return array(t, []uint8{0, 1, 0, 0, 1, 0}, 3, 2)
@@ -224,7 +229,8 @@ func TestImportOwnData(t *testing.T) {
 				!slices.Equal(d.Graph.Indices, []graph.VertexID{1, 2}) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
-			if d.Meta.Features != 2 || !slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0, 1}) {
+			if d.Meta.Features != 2 ||
+				!slices.Equal(npy.View[int32](d.Labels.Data), []int32{1, 0, 1}) {
 				t.Errorf("%d features, labels %v", d.Meta.Features, d.Labels)
 			}
 			noted(t, r, "the values of data are ignored: features of edges")
@@ -265,16 +271,19 @@ func TestImportOwnData(t *testing.T) {
 			}
 			noted(t, r, "weight is ignored")
 		}},
-		{"columns of the usual names left out", func(t testing.TB, dir string, o *dataset.ImportOptions) {
-			nodes("id,node,y,class,part\n7,a,1,x,9\n7,b,2,y,9\n7,c,3,y,9\n")(t, dir, o)
-			o.Ignore = []string{"id", "y", "part"}
-		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
-			if d.Meta.Features != 0 || !slices.Equal(d.Meta.Provenance.Classes, []string{"x", "y"}) ||
-				len(d.Split.Train) != 1 {
-				t.Errorf("%d features, classes %q, split %v", d.Meta.Features, d.Meta.Provenance.Classes,
-					d.Split)
-			}
-		}},
+		{"columns of the usual names left out",
+			func(t testing.TB, dir string, o *dataset.ImportOptions) {
+				nodes("id,node,y,class,part\n7,a,1,x,9\n7,b,2,y,9\n7,c,3,y,9\n")(t, dir, o)
+				o.Ignore = []string{"id", "y", "part"}
+			},
+			func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
+				if d.Meta.Features != 0 ||
+					!slices.Equal(d.Meta.Provenance.Classes, []string{"x", "y"}) ||
+					len(d.Split.Train) != 1 {
+					t.Errorf("%d features, classes %q, split %v", d.Meta.Features,
+						d.Meta.Provenance.Classes, d.Split)
+				}
+			}},
 		{"the first column left out", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			nodes("age,name,f,y\n7,a,1,x\n7,b,2,y\n7,c,3,y\n")(t, dir, o)
 			o.Ignore = []string{"age"}
@@ -460,12 +469,15 @@ func TestLabelsAreTheSameFromTablesAndArrays(t *testing.T) {
 		}
 		write(t, filepath.Join(dir, "nodes.csv"), []byte(table))
 		write(t, filepath.Join(dir, "edges.csv"), []byte("source,target\n0,1\n2,3\n"))
-		write(t, filepath.Join(dir, "arrays", "edge_index.npy"), array(t, []int64{0, 2, 1, 3}, 2, 2))
+		write(t, filepath.Join(dir, "arrays", "edge_index.npy"),
+			array(t, []int64{0, 2, 1, 3}, 2, 2))
 		write(t, filepath.Join(dir, "arrays", "y.npy"), array(t, c.labels, len(c.labels)))
 		csv := dataset.ImportOptions{Format: "csv", In: filepath.Join(dir, "edges.csv")}
 		csv.Table.Nodes = filepath.Join(dir, "nodes.csv")
 		for _, o := range []dataset.ImportOptions{
-			csv, {Format: "npz", In: filepath.Join(dir, "arrays")}, {Format: "ogb", In: filepath.Join(dir, "ogb")},
+			csv,
+			{Format: "npz", In: filepath.Join(dir, "arrays")},
+			{Format: "ogb", In: filepath.Join(dir, "ogb")},
 		} {
 			o.Out = filepath.Join(dir, "from-"+o.Format)
 			if _, err := dataset.Import(o); err != nil {
@@ -475,7 +487,8 @@ func TestLabelsAreTheSameFromTablesAndArrays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := d.Meta.Provenance.Classes; !slices.Equal(npy.View[int32](d.Labels.Data), c.want) ||
+			got := d.Meta.Provenance.Classes
+			if !slices.Equal(npy.View[int32](d.Labels.Data), c.want) ||
 				!slices.Equal(got, c.classes) {
 				t.Errorf("%v as %s: %v of %q", c.labels, o.Format, d.Labels, got)
 			}
@@ -486,8 +499,8 @@ func TestLabelsAreTheSameFromTablesAndArrays(t *testing.T) {
 	}
 }
 
-// Labels may lie in a text file of any kind: a row for each vertex in the order of the node table, or rows
-// of an id and its labels in any order, where a vertex without a row has none.
+// Labels may lie in a text file of any kind: a row for each vertex in the order of the node table,
+// or rows of an id and its labels in any order, where a vertex without a row has none.
 func TestImportLabelFiles(t *testing.T) {
 	const edges, nodes = "source,target\nann,bob\nbob,cy\n", "id,f\nbob,1\nann,2\ncy,3\n"
 	for _, c := range []struct {
@@ -511,14 +524,22 @@ func TestImportLabelFiles(t *testing.T) {
 		{"y.csv", "x,label,id\n7,b,cy\n8,a,ann\n", "", []int32{-1, 0, 1}, ""},
 		{"y.csv", "# label,id\nb,cy\na,ann\n", "", []int32{-1, 0, 1}, ""},
 		{"y.csv", "# label,id\ny,cy\nn,ann\n", "", []int32{-1, 0, 1}, ""},
-		{"y.csv", "cy,1\ncy,2\nann,1\n", "", nil, "comes twice in column 0, which was taken as the id; if vertices have several labels, make the id the first column, or name it id; if a vertex has a row for each"},
+		{"y.csv", "cy,1\ncy,2\nann,1\n", "", nil,
+			"comes twice in column 0, which was taken as the id; if vertices have several " +
+				"labels, make the id the first column, or name it id; if a vertex has a row for " +
+				"each"},
 		{"y.txt", "topic\nb\n", "", nil, "2 rows for 3 vertices; want a label for each"},
-		{"y.txt", "label\nb\na\n", "", nil, "line 1: files do not fit together: \"label\" may be a name or the label"},
-		{"y.txt", "topic\n1\n0\n", "", nil, "--header reads it as a name, and --no-header as a label"},
-		{"y.csv", "x9,cat\nbob,dog\nann,cat\n", "", nil, "line 1: bad value: is this row the names of the columns, or"},
-		{"y.csv", "0,1\n1,0\n1,1\n", "", nil, "column 0 was taken as the id: give only one column, or make the id the first"},
+		{"y.txt", "label\nb\na\n", "", nil,
+			"line 1: files do not fit together: \"label\" may be a name or the label"},
+		{"y.txt", "topic\n1\n0\n", "", nil,
+			"--header reads it as a name, and --no-header as a label"},
+		{"y.csv", "x9,cat\nbob,dog\nann,cat\n", "", nil,
+			"line 1: bad value: is this row the names of the columns, or"},
+		{"y.csv", "0,1\n1,0\n1,1\n", "", nil,
+			"column 0 was taken as the id: give only one column, or make the id the first"},
 		{"y.txt", "b\na\n", "", nil, "2 rows for 3 vertices; want a label for each"},
-		{"y.txt", "b\na\nb\nc\n", "", nil, "line 4: files do not fit together: more rows than the 3 vertices"},
+		{"y.txt", "b\na\nb\nc\n", "", nil,
+			"line 4: files do not fit together: more rows than the 3 vertices"},
 		{"y.txt", "cy a\ndan b\n", "", nil, "line 2: vertex \"dan\""},
 		{"y.txt", "cy a\ncy b\n", "", nil, "line 2: bad value: vertex \"cy\" comes twice"},
 	} {
@@ -535,7 +556,8 @@ func TestImportLabelFiles(t *testing.T) {
 			}
 			write(t, o.Table.Labels[0], content)
 			if c.fault != "" {
-				if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), c.fault) {
+				if _, err := dataset.Import(o); err == nil ||
+					!strings.Contains(err.Error(), c.fault) {
 					t.Errorf("%q: %v, want %q", c.text, err, c.fault)
 				}
 				continue
@@ -548,7 +570,8 @@ func TestImportLabelFiles(t *testing.T) {
 					t.Errorf("%q: labels %v", c.text, d.Labels.Data)
 				}
 			case task.Regression:
-				if y := npy.View[float32](d.Labels.Data); y[0] == y[0] || y[1] != -2 || y[2] != 1.5 {
+				if y := npy.View[float32](d.Labels.Data); y[0] == y[0] || y[1] != -2 ||
+					y[2] != 1.5 {
 					t.Errorf("%q: numbers %v", c.text, y)
 				}
 			default:
@@ -566,11 +589,20 @@ func TestImportLabelFiles(t *testing.T) {
 // An array of labels that does not fit is named, with the flag; a column that is called as labels
 // are is none, nor a feature, beside a file of labels.
 func TestImportLabelFilesBesideLabels(t *testing.T) {
-	dir := written(t, map[string]string{"edges.csv": "source,target\nann,bob\n", "nodes.csv": "id,label,f\nbob,5,1\nann,6,2\n", "y.csv": "0\n1\n"})
+	dir := written(t, map[string]string{
+		"edges.csv": "source,target\nann,bob\n",
+		"nodes.csv": "id,label,f\nbob,5,1\nann,6,2\n",
+		"y.csv":     "0\n1\n",
+	})
 	write(t, filepath.Join(dir, "y.npy"), array(t, []int64{0, 1, 1}, 3))
-	o := dataset.ImportOptions{Format: "csv", In: dir, Table: dataset.TableOptions{Labels: []string{filepath.Join(dir, "y.csv")}}}
+	o := dataset.ImportOptions{
+		Format: "csv", In: dir,
+		Table: dataset.TableOptions{Labels: []string{filepath.Join(dir, "y.csv")}},
+	}
 	d, r := imported(t, o)
-	if !slices.Equal(d.Meta.FeatureNames, []string{"f"}) || !strings.Contains(r.String(), "column label of nodes.csv is not read: --label names a file") {
+	if !slices.Equal(d.Meta.FeatureNames, []string{"f"}) ||
+		!strings.Contains(r.String(),
+			"column label of nodes.csv is not read: --label names a file") {
 		t.Errorf("features %q\n%s", d.Meta.FeatureNames, r)
 	}
 	o.Table.Labels, o.DryRun = []string{filepath.Join(dir, "y.npy")}, true
@@ -591,17 +623,24 @@ func TestImportLabelFilesOfEdgesAlone(t *testing.T) {
 		t.Errorf("labels %v", got)
 	}
 	o.Table.Labels, o.DryRun = []string{filepath.Join(dir, "rows.txt")}, true
-	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "needs two, the id of a vertex") {
+	if _, err := dataset.Import(o); err == nil ||
+		!strings.Contains(err.Error(), "needs two, the id of a vertex") {
 		t.Error(err)
 	}
 }
 
 // A column that is called like a file is the label; what is neither is an error that says so.
 func TestImportLabelColumnsCalledLikeFiles(t *testing.T) {
-	dir := written(t, map[string]string{"edges.csv": "source,target\nann,bob\n", "nodes.csv": "id,topic.txt\nbob,b\nann,a\n"})
-	o := dataset.ImportOptions{Format: "csv", In: dir, Table: dataset.TableOptions{Labels: []string{"topic.txt"}}}
+	dir := written(t, map[string]string{
+		"edges.csv": "source,target\nann,bob\n",
+		"nodes.csv": "id,topic.txt\nbob,b\nann,a\n",
+	})
+	o := dataset.ImportOptions{
+		Format: "csv", In: dir, Table: dataset.TableOptions{Labels: []string{"topic.txt"}},
+	}
 	d, _ := imported(t, o)
-	if got := npy.View[int32](d.Labels.Data); !slices.Equal(got, []int32{1, 0}) || d.Meta.Features != 0 {
+	if got := npy.View[int32](d.Labels.Data); !slices.Equal(got, []int32{1, 0}) ||
+		d.Meta.Features != 0 {
 		t.Errorf("labels %v, %d features", got, d.Meta.Features)
 	}
 	o.DryRun = true

@@ -201,7 +201,8 @@ var fixtures = map[string]func(t testing.TB, dir string) dataset.ImportOptions{
 		} {
 			write(t, filepath.Join(dir, name+".npy"), content)
 		}
-		write(t, filepath.Join(dir, "origin.json"), []byte(`{"format": "x", "in": "y", "classes": 3}`))
+		write(t, filepath.Join(dir, "origin.json"),
+			[]byte(`{"format": "x", "in": "y", "classes": 3}`))
 		write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 0, 1, 1, -1, 2}, 6))
 		return dataset.ImportOptions{Format: "npz", In: dir, Undirected: dataset.Yes,
 			Split: filepath.Join(dir, "split.npy")}
@@ -243,8 +244,9 @@ func TestOneGraphInEveryFormat(t *testing.T) {
 				!slices.Equal(d.Graph.Indices, tinyIndices) {
 				t.Errorf("graph %v %v", d.Graph.Indptr, d.Graph.Indices)
 			}
-			if want := []int32{0, 1, 2, 0, -1, 1}; !slices.Equal(npy.View[int32](d.Labels.Data), want) ||
-				d.Meta.Classes != 3 || r.Labelled != 5 {
+			want := []int32{0, 1, 2, 0, -1, 1}
+			if !slices.Equal(npy.View[int32](d.Labels.Data), want) || d.Meta.Classes != 3 ||
+				r.Labelled != 5 {
 				t.Errorf("labels %v of %d classes, want %v", d.Labels, d.Meta.Classes, want)
 			}
 			if got := load[float32](t, d.Dir, "features.npy"); !slices.Equal(got,
@@ -322,7 +324,8 @@ func TestImportVariants(t *testing.T) {
 			o := fixtures["origin"](t, dir)
 			write(t, filepath.Join(dir, "y.npy"), array(t, []int64{4, 1, -100, 4, 4, 1}, 6))
 			write(t, filepath.Join(dir, "origin.json"), []byte(`{"format": "kept", "in": "there",
-				"name": "named", "classes": 5, "class_names": ["a","b","c","d","e"], "notes": ["so"]}`))
+				"name": "named", "classes": 5, "class_names": ["a","b","c","d","e"],
+				"notes": ["so"]}`))
 			return o
 		}, func(t *testing.T, d *dataset.Dataset, r dataset.ImportReport) {
 			p := d.Meta.Provenance
@@ -395,7 +398,8 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("left %v", left)
 	}
 	nodes("id,f\na,1\nb,x\nc,2\n")(t, t.TempDir(), &o)
-	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), `column f holds "x"`) {
+	if _, err := dataset.Import(o); err == nil ||
+		!strings.Contains(err.Error(), `column f holds "x"`) {
 		t.Errorf("a word among features: %v", err)
 	}
 }

@@ -43,7 +43,10 @@ func refuses(t *testing.T, format, dir, file, text, want string) {
 // typedTables writes two node tables and two edge tables.
 func typedTables(t *testing.T) string {
 	return written(t, map[string]string{
-		"nodes.paper.csv":             "id,label,split,a,b\np1,x,train,1,2\np2,y,valid,3,4\np3,x,test,5,6\n",
+		"nodes.paper.csv": "id,label,split,a,b\n" +
+			"p1,x,train,1,2\n" +
+			"p2,y,valid,3,4\n" +
+			"p3,x,test,5,6\n",
 		"nodes.author.csv":            "id\nann\nbob\n",
 		"edges.author.by.paper.csv":   "source,target\nann,p1\nbob,p1\nbob,p3\nbob,p3\n",
 		"edges.paper.cites.paper.tsv": "source\ttarget\np1\tp2\np2\tp2\n",
@@ -52,17 +55,18 @@ func typedTables(t *testing.T) string {
 
 func TestImportTypedTables(t *testing.T) {
 	d, r := imported(t, dataset.ImportOptions{Format: "csv", In: typedTables(t), Reverse: true})
-	if once, _ := imported(t, dataset.ImportOptions{Format: "csv", In: typedTables(t)}); r.Cleaning.Before !=
-		once.Meta.Provenance.Cleaning.Before || r.Cleaning.Reversed != once.Meta.Edges ||
-		r.Cleaning.After != 2*once.Meta.Edges {
+	once, _ := imported(t, dataset.ImportOptions{Format: "csv", In: typedTables(t)})
+	if r.Cleaning.Before != once.Meta.Provenance.Cleaning.Before ||
+		r.Cleaning.Reversed != once.Meta.Edges || r.Cleaning.After != 2*once.Meta.Edges {
 		t.Errorf("edges %+v, without reverses %+v", r.Cleaning, once.Meta.Provenance.Cleaning)
 	}
 	if !strings.Contains(r.String(), "relation  paper,rev_by,author") {
 		t.Errorf("report:\n%s", r)
 	}
 	m := d.Meta
-	if !slices.Equal(m.Schema.Types, []string{"author", "paper"}) || m.LabelType != "paper" || m.Classes != 2 ||
-		m.Tables[0].Features != 0 || m.Tables[1].Features != 2 || len(m.Schema.Relations) != 4 {
+	if !slices.Equal(m.Schema.Types, []string{"author", "paper"}) || m.LabelType != "paper" ||
+		m.Classes != 2 || m.Tables[0].Features != 0 || m.Tables[1].Features != 2 ||
+		len(m.Schema.Relations) != 4 {
 		t.Fatalf("%+v", m)
 	}
 	in := func(v graph.VertexID, r int) []graph.VertexID {
@@ -78,10 +82,12 @@ func TestImportTypedTables(t *testing.T) {
 	}{{2, 0, []graph.VertexID{0, 1}}, {4, 0, []graph.VertexID{1}}, {3, 1, []graph.VertexID{2}},
 		{1, 2, []graph.VertexID{2, 4}}, {2, 3, []graph.VertexID{3}}, {0, 2, []graph.VertexID{2}}} {
 		if got := in(c.v, c.r); !slices.Equal(got, c.want) {
-			t.Errorf("vertex %d, relation %s: %v, want %v", c.v, m.Schema.Relations[c.r], got, c.want)
+			t.Errorf("vertex %d, relation %s: %v, want %v", c.v, m.Schema.Relations[c.r], got,
+				c.want)
 		}
 	}
-	if !slices.Equal(d.Split.Train, []graph.VertexID{2}) || !slices.Equal(d.Split.Test, []graph.VertexID{4}) {
+	if !slices.Equal(d.Split.Train, []graph.VertexID{2}) ||
+		!slices.Equal(d.Split.Test, []graph.VertexID{4}) {
 		t.Errorf("split %+v", d.Split)
 	}
 	ids, err := npy.Map[uint8](filepath.Join(d.Dir, "original_name.npy"))
@@ -89,7 +95,8 @@ func TestImportTypedTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ids.Close()
-	if names := string(ids.Data); names != "author/ann\nauthor/bob\npaper/p1\npaper/p2\npaper/p3\n" {
+	if names := string(ids.Data); names !=
+		"author/ann\nauthor/bob\npaper/p1\npaper/p2\npaper/p3\n" {
 		t.Errorf("names %q", names)
 	}
 }
@@ -97,8 +104,9 @@ func TestImportTypedTables(t *testing.T) {
 // typedOGB writes the graph of a data set of OGB: two papers, three authors.
 func typedOGB(t *testing.T) string {
 	return written(t, map[string]string{
-		"raw/num-node-dict.csv":                                   "author,paper\n3,2\n",
-		"raw/triplet-type-list.csv":                               "author,writes,paper\npaper,cites,paper\n",
+		"raw/num-node-dict.csv": "author,paper\n3,2\n",
+		"raw/triplet-type-list.csv": "author,writes,paper\n" +
+			"paper,cites,paper\n",
 		"raw/relations/author___writes___paper/edge.csv":          "0,0\n2,0\n1,1\n",
 		"raw/relations/paper___cites___paper/edge.csv":            "1,0\n",
 		"raw/node-feat/paper/node-feat.csv":                       "1,2\n3,4\n",
@@ -113,11 +121,16 @@ func typedOGB(t *testing.T) string {
 
 func TestImportTypedOGB(t *testing.T) {
 	in := typedOGB(t)
-	write(t, filepath.Join(in, "raw", "node-feat", "paper", "node_year.csv.gz"), zipped("2010\n2011\n"))
-	write(t, filepath.Join(in, "raw", "relations", "author___writes___paper", "edge_weight.csv.gz"), zipped("1\n"))
+	write(t, filepath.Join(in, "raw", "node-feat", "paper", "node_year.csv.gz"),
+		zipped("2010\n2011\n"))
+	write(t, filepath.Join(in, "raw", "relations", "author___writes___paper", "edge_weight.csv.gz"),
+		zipped("1\n"))
 	d, r := imported(t, dataset.ImportOptions{Format: "ogb", In: in, Reverse: true})
-	for _, want := range []string{"paper: node_year.csv.gz: time, not used", "author___writes___paper: edge_weight.csv.gz: ignored",
-		"node_year.csv.gz is ignored: it is a time"} {
+	for _, want := range []string{
+		"paper: node_year.csv.gz: time, not used",
+		"author___writes___paper: edge_weight.csv.gz: ignored",
+		"node_year.csv.gz is ignored: it is a time",
+	} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, r)
 		}
@@ -126,7 +139,8 @@ func TestImportTypedOGB(t *testing.T) {
 	if r.Edges != 8 || m.Vertices != 5 || m.LabelType != "paper" || m.Tables[1].Features != 2 ||
 		string(d.Labels.Row(2)) != "\xff\xff\xff\xff" ||
 		string(d.Labels.Row(3)) != "\x01\x00\x00\x00" ||
-		!slices.Equal(d.Split.Train, []graph.VertexID{4}) || !slices.Equal(d.Split.Test, []graph.VertexID{3}) {
+		!slices.Equal(d.Split.Train, []graph.VertexID{4}) ||
+		!slices.Equal(d.Split.Test, []graph.VertexID{3}) {
 		t.Errorf("%+v, split %+v", m, d.Split)
 	}
 	if got := d.Graph.InNeighbours(3); !slices.Equal(got, []graph.VertexID{0, 2, 4}) {
@@ -134,7 +148,8 @@ func TestImportTypedOGB(t *testing.T) {
 	}
 	for _, c := range []struct{ file, text, want string }{
 		{"relations/paper___cites___paper/edge.csv", "1,2\n", "line 1: an edge names vertex 2: "},
-		{"relations/author___writes___paper/edge.csv", "3,0\n", "there are 3 vertices of type author"},
+		{"relations/author___writes___paper/edge.csv", "3,0\n",
+			"there are 3 vertices of type author"},
 		{"triplet-type-list.csv", "author,by,venue\n", "joins a type that has no vertices here"},
 		{"triplet-type-list.csv", "author,meets,author\n", "edge.csv.gz is missing"},
 		{"num-node-dict.csv", "author,paper\n", "want two rows: the names of the types"},
@@ -150,9 +165,12 @@ func TestImportTypedRefusals(t *testing.T) {
 		{"edges.author.csv", "source,target\n", "edges.SOURCE.NAME.TARGET.csv"},
 		{"edges.author.by.paper.csv", "source,target\nann,p9\n", "has no row for it"},
 		{"edges.author.by.paper.csv", "source,target\np1,p1\n", "has no row for it"},
-		{"edges.author.by.paper.csv", "source,target,edge_weight\nann,p1,-2\n", "line 2: an edge has weight -2"},
-		{"nodes.author.csv", "id,label\nann,1\nbob,0\n", "have labels, but a model is trained on the labels of one type"},
-		{"nodes.paper.csv", "id,a\np1,1\np2,nan\np3,2\n", "nodes.paper.csv: line 3: bad value: column a holds \"nan\""},
+		{"edges.author.by.paper.csv", "source,target,edge_weight\nann,p1,-2\n",
+			"line 2: an edge has weight -2"},
+		{"nodes.author.csv", "id,label\nann,1\nbob,0\n",
+			"have labels, but a model is trained on the labels of one type"},
+		{"nodes.paper.csv", "id,a\np1,1\np2,nan\np3,2\n",
+			"nodes.paper.csv: line 3: bad value: column a holds \"nan\""},
 		{"nodes.a b.csv", "id\nx\n", "a name has letters"},
 	} {
 		refuses(t, "csv", typedTables(t), c.file, c.text, c.want)
@@ -178,8 +196,9 @@ func TestImportTypedNumbers(t *testing.T) {
 		"id,label\np1,1\np2,1\np3,1\n": "there is nothing to learn",
 	} {
 		write(t, filepath.Join(dir, "nodes.paper.csv"), []byte(text))
-		_, err := dataset.Import(dataset.ImportOptions{Format: "csv", In: dir, Task: task.Regression,
-			Out: filepath.Join(t.TempDir(), "d")})
+		_, err := dataset.Import(dataset.ImportOptions{
+			Format: "csv", In: dir, Task: task.Regression, Out: filepath.Join(t.TempDir(), "d"),
+		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -192,8 +211,10 @@ func TestImportTypedNotesColumns(t *testing.T) {
 	write(t, filepath.Join(dir, "edges.author.by.paper.csv"),
 		[]byte("source,target,year,weight\nann,p1,1999,2\n"))
 	_, r := imported(t, dataset.ImportOptions{Format: "csv", In: dir, Ignore: []string{"weight"}})
-	for _, want := range []string{"column year of edges.author.by.paper.csv is ignored: it is a time",
-		"weight is ignored"} {
+	for _, want := range []string{
+		"column year of edges.author.by.paper.csv is ignored: it is a time",
+		"weight is ignored",
+	} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("no %q in\n%s", want, r)
 		}
@@ -226,8 +247,8 @@ func TestImportTypedArrays(t *testing.T) {
 			Reverse: true})
 		m := d.Meta
 		if m.Vertices != 5 || m.Edges != 8 || m.LabelType != "paper" || m.Classes != 2 ||
-			len(r.Notes) > 0 ||
-			!slices.Equal(m.Schema.Types, []string{"author", "paper"}) || m.Tables[1].Features != 2 ||
+			len(r.Notes) > 0 || !slices.Equal(m.Schema.Types, []string{"author", "paper"}) ||
+			m.Tables[1].Features != 2 ||
 			!slices.Equal(npy.View[int32](d.Labels.Data), []int32{-1, -1, -1, 1, 0}) ||
 			!slices.Equal(d.Split.Train, []graph.VertexID{3}) ||
 			!slices.Equal(d.Split.Test, []graph.VertexID{4}) {
@@ -331,8 +352,8 @@ func TestImportTypedTablesAreFound(t *testing.T) {
 	}
 }
 
-// Links of one relation are split, and leave it and those that hold them reversed, whatever these are
-// called, but none that has other pairs, too; files of links have ids of both types.
+// Links of one relation are split, and leave it and those that hold them reversed, whatever these
+// are called, but none that has other pairs, too; files of links have ids of both types.
 func TestImportTypedLinks(t *testing.T) {
 	dir := written(t, map[string]string{
 		"nodes.paper.csv":              "id,a\n7,1\n8,2\n9,3\n",
@@ -348,15 +369,19 @@ func TestImportTypedLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := dataset.ImportOptions{Format: "csv", In: dir, Task: task.Links, LinksOf: "by", SplitLinks: split}
+	o := dataset.ImportOptions{
+		Format: "csv", In: dir, Task: task.Links, LinksOf: "by", SplitLinks: split,
+	}
 	d, r := imported(t, o)
 	if err := d.Verify(); err != nil {
 		t.Error(err)
 	}
 	// 1 and 2 are 0 and 1, papers 2, 3, 4
-	if want := (graph.LinkSplit{Train: []graph.Link{{Source: 1, Target: 2}, {Source: 0, Target: 3}},
-		Valid: []graph.Link{{Source: 1, Target: 4}}, Test: []graph.Link{{Source: 0, Target: 2}}}); !reflect.DeepEqual(
-		d.Links, want) {
+	want := graph.LinkSplit{
+		Train: []graph.Link{{Source: 1, Target: 2}, {Source: 0, Target: 3}},
+		Valid: []graph.Link{{Source: 1, Target: 4}}, Test: []graph.Link{{Source: 0, Target: 2}},
+	}
+	if !reflect.DeepEqual(d.Links, want) {
 		t.Errorf("links %v, want %v", d.Links, want)
 	}
 	if got := d.Meta.Schema.Links; len(got) != 2 || !strings.Contains(r.Links, "paper,of,author") {
@@ -369,7 +394,9 @@ func TestImportTypedLinks(t *testing.T) {
 		"name the one whose edges": func(o *dataset.ImportOptions) { o.LinksOf = "" },
 		"names no relation":        func(o *dataset.ImportOptions) { o.LinksOf = "wrote" },
 		"no training links":        func(o *dataset.ImportOptions) { o.SplitLinks = "0/50/50" },
-		"has no relations":         func(o *dataset.ImportOptions) { o.In = filepath.Join(dir, "edges.author.by.paper.csv") },
+		"has no relations": func(o *dataset.ImportOptions) {
+			o.In = filepath.Join(dir, "edges.author.by.paper.csv")
+		},
 	} {
 		bad := o
 		bad.Out = filepath.Join(t.TempDir(), "d")
@@ -380,10 +407,10 @@ func TestImportTypedLinks(t *testing.T) {
 	}
 }
 
-// Validation and test links are edges of no relation that tells them: not of a reverse with an edge more
-// or less, of a relation that has most of the pairs the same way, nor of reverses of these. Ranked by
-// whether an edge of another relation joins the ends, a held-out link is among the others, and with the
-// leak it is the first.
+// Validation and test links are edges of no relation that tells them: not of a reverse with an edge
+// more or less, of a relation that has most of the pairs the same way, nor of reverses of these.
+// Ranked by whether an edge of another relation joins the ends, a held-out link is among the
+// others, and with the leak it is the first.
 func TestHeldOutLinksLeaveTheGraph(t *testing.T) {
 	const users, movies = 20, 15
 	var pairs [][2]int
@@ -416,17 +443,27 @@ func TestHeldOutLinksLeaveTheGraph(t *testing.T) {
 		file, text string
 		reverse    bool
 	}{
-		"a reverse":                  {"edges.movie.ratedby.user.csv", rows(pairs, true), false},
-		"a reverse, an edge less":    {"edges.movie.ratedby.user.csv", rows(pairs[1:], true), false},
-		"a reverse, an edge more":    {"edges.movie.ratedby.user.csv", rows(append(pairs[:len(pairs):len(pairs)], [2]int{0, 14}), true), false},
-		"the reverse of a reverse":   {"edges.movie.ratedby.user.csv", rows(pairs[1:], true), true},
-		"the same way, an edge more": {"edges.user.likes.movie.csv", rows(append(pairs[:len(pairs):len(pairs)], [2]int{0, 14}), false), true},
-		"some of the pairs":          {"edges.user.likes.movie.csv", rows(pairs[:len(pairs)/2], false), false},
+		"a reverse": {"edges.movie.ratedby.user.csv", rows(pairs, true), false},
+		"a reverse, an edge less": {"edges.movie.ratedby.user.csv", rows(pairs[1:], true),
+			false},
+		"a reverse, an edge more": {"edges.movie.ratedby.user.csv",
+			rows(append(pairs[:len(pairs):len(pairs)], [2]int{0, 14}), true), false},
+		"the reverse of a reverse": {"edges.movie.ratedby.user.csv", rows(pairs[1:], true), true},
+		"the same way, an edge more": {"edges.user.likes.movie.csv",
+			rows(append(pairs[:len(pairs):len(pairs)], [2]int{0, 14}), false), true},
+		"some of the pairs": {"edges.user.likes.movie.csv", rows(pairs[:len(pairs)/2], false),
+			false},
 	} {
-		dir := written(t, map[string]string{"nodes.user.csv": nodes("u", users), "nodes.movie.csv": nodes("m", movies),
-			"edges.user.rates.movie.csv": rows(pairs, false), c.file: c.text})
-		o := dataset.ImportOptions{Format: "csv", In: dir, Task: task.Links, LinksOf: "user,rates,movie",
-			SplitLinks: "70/10/20", Reverse: c.reverse}
+		dir := written(t, map[string]string{
+			"nodes.user.csv":             nodes("u", users),
+			"nodes.movie.csv":            nodes("m", movies),
+			"edges.user.rates.movie.csv": rows(pairs, false),
+			c.file:                       c.text,
+		})
+		o := dataset.ImportOptions{
+			Format: "csv", In: dir, Task: task.Links, LinksOf: "user,rates,movie",
+			SplitLinks: "70/10/20", Reverse: c.reverse,
+		}
 		d, _ := imported(t, o)
 		if err := d.Verify(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -439,17 +476,19 @@ func TestHeldOutLinksLeaveTheGraph(t *testing.T) {
 		if got := reciprocalRank(kept); got < 0.5 && name != "some of the pairs" {
 			t.Errorf("%s: kept, an edge of another relation ranks links at %.2f", name, got)
 		}
-		if !strings.Contains(strings.Join(r.Notes, "\n"), "stay in the graph") || !strings.Contains(r.String(), "stay in the graph") {
+		if !strings.Contains(strings.Join(r.Notes, "\n"), "stay in the graph") ||
+			!strings.Contains(r.String(), "stay in the graph") {
 			t.Errorf("%s: nothing says that links stay: %s", name, r)
 		}
 	}
 }
 
-// reciprocalRank is the mean reciprocal rank of the test links among the movies, vertices 0 to 14, that
-// the user has no link to, by whether an edge joins the ends.
+// reciprocalRank is the mean reciprocal rank of the test links among the movies, vertices 0 to 14,
+// that the user has no link to, by whether an edge joins the ends.
 func reciprocalRank(d *dataset.Dataset) (mean float64) {
 	joined := func(u, m graph.VertexID) bool {
-		return slices.Contains(d.Graph.InNeighbours(m), u) || slices.Contains(d.Graph.InNeighbours(u), m)
+		return slices.Contains(d.Graph.InNeighbours(m), u) ||
+			slices.Contains(d.Graph.InNeighbours(u), m)
 	}
 	links := slices.Concat(d.Links.Train, d.Links.Valid, d.Links.Test)
 	for _, l := range d.Links.Test {

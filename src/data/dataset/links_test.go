@@ -45,7 +45,8 @@ func TestSplitLinks(t *testing.T) {
 			t.Error(err)
 		}
 		links := len(s.Train) + len(s.Valid) + len(s.Test)
-		if want := len(before) - loops; symmetric && 2*links != want || !symmetric && links != want {
+		if want := len(before) - loops; symmetric && 2*links != want ||
+			!symmetric && links != want {
 			t.Errorf("symmetric %v: %d links of %d edges", symmetric, links, want)
 		}
 		if share := float64(len(s.Test)) / float64(links); share < 0.18 || share > 0.22 {
@@ -58,7 +59,8 @@ func TestSplitLinks(t *testing.T) {
 		}
 		for v := range n {
 			for e := g.Indptr[v]; e < g.Indptr[v+1]; e++ {
-				if l := (graph.Link{Source: g.Indices[e], Target: graph.VertexID(v)}); left[e] != weight(l) {
+				l := graph.Link{Source: g.Indices[e], Target: graph.VertexID(v)}
+				if left[e] != weight(l) {
 					t.Fatalf("edge %v has the weight %g of another", l, left[e])
 				}
 			}
@@ -66,8 +68,8 @@ func TestSplitLinks(t *testing.T) {
 	}
 }
 
-// Links of files leave the graph; those of unknown vertices, on two sides, and no training links are
-// refused, and so is a dataset in which a test link passes messages.
+// Links of files leave the graph; those of unknown vertices, on two sides, and no training links
+// are refused, and so is a dataset in which a test link passes messages.
 func TestImportLinks(t *testing.T) {
 	dir := t.TempDir()
 	must := func(err error) {
@@ -88,8 +90,10 @@ func TestImportLinks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := Import(ImportOptions{Format: "edgelist", In: in, Out: filepath.Join(dir, out), Undirected: Yes,
-			SplitLinks: from})
+		_, err := Import(ImportOptions{
+			Format: "edgelist", In: in, Out: filepath.Join(dir, out), Undirected: Yes,
+			SplitLinks: from,
+		})
 		return err
 	}
 	must(take("good", nil, []int64{20, 10}, []int64{40, 30}))
@@ -105,7 +109,8 @@ func TestImportLinks(t *testing.T) {
 		Out: filepath.Join(dir, "table"), SplitLinks: filepath.Join(dir, "split")}
 	table.Table.Nodes = filepath.Join(dir, "nodes.csv")
 	must(os.WriteFile(table.Table.Nodes, []byte("id,label\n50,0\n10,1\n40,0\n20,1\n30,0\n"), 0o666))
-	must(os.WriteFile(table.In, []byte("source,target\n10,20\n20,30\n30,40\n40,50\n50,10\n10,30\n"), 0o666))
+	ring := "source,target\n10,20\n20,30\n30,40\n40,50\n50,10\n10,30\n"
+	must(os.WriteFile(table.In, []byte(ring), 0o666))
 	_, err = Import(table)
 	must(err)
 	other, err := Open(table.Out)
@@ -116,13 +121,15 @@ func TestImportLinks(t *testing.T) {
 	}
 	must(other.Close())
 	leaky := graph.LinkSplit{Train: d.Links.Train[:2], Valid: d.Links.Train[3:]}
-	if err := leaky.Validate(d.Graph); err == nil || !strings.Contains(err.Error(), "is an edge of the graph") {
+	if err := leaky.Validate(d.Graph); err == nil ||
+		!strings.Contains(err.Error(), "is an edge of the graph") {
 		t.Errorf("a validation link that is an edge: %v", err)
 	}
 	must(d.Close())
 	for want, err := range map[string]error{
-		"has a wrong end: vertex 99":        take("a", nil, []int64{99, 10}, []int64{40, 30}),
-		"on two sides of the split":         take("b", []int64{10, 20}, []int64{20, 10}, []int64{40, 30}),
+		"has a wrong end: vertex 99": take("a", nil, []int64{99, 10}, []int64{40, 30}),
+		"on two sides of the split": take("b", []int64{10, 20}, []int64{20, 10},
+			[]int64{40, 30}),
 		"there are no training links":       take("c", []int64{}, []int64{20, 10}, []int64{40, 30}),
 		"--split-links must be shares such": take("d", nil, nil, []int64{40, 30}),
 	} {
@@ -132,8 +139,8 @@ func TestImportLinks(t *testing.T) {
 	}
 }
 
-// Labels of links come from a column of edges or from files beside the links, and both directions of a
-// pair have one. What is no label, and where nothing is to be learnt, is refused.
+// Labels of links come from a column of edges or from files beside the links, and both directions
+// of a pair have one. What is no label, and where nothing is to be learnt, is refused.
 func TestImportLinkLabels(t *testing.T) {
 	dir := t.TempDir()
 	must := func(err error) {
@@ -145,8 +152,10 @@ func TestImportLinkLabels(t *testing.T) {
 	in := filepath.Join(dir, "edges.csv")
 	take := func(rows string, change func(o *ImportOptions)) (*Dataset, error) {
 		must(os.WriteFile(in, []byte("source,target,kind,a,b\n"+rows), 0o666))
-		o := ImportOptions{Format: "csv", In: in, Out: filepath.Join(dir, "out"), Undirected: Yes, Seed: 3,
-			SplitLinks: "60/20/20", Task: task.LinkClasses, LinkLabels: []string{"kind"}}
+		o := ImportOptions{
+			Format: "csv", In: in, Out: filepath.Join(dir, "out"), Undirected: Yes, Seed: 3,
+			SplitLinks: "60/20/20", Task: task.LinkClasses, LinkLabels: []string{"kind"},
+		}
 		change(&o)
 		must(os.RemoveAll(o.Out))
 		if _, err := Import(o); err != nil {
@@ -158,11 +167,20 @@ func TestImportLinkLabels(t *testing.T) {
 		return d, nil
 	}
 	plain := func(*ImportOptions) {}
-	numbers := func(o *ImportOptions) { o.Task, o.LinkLabels = task.LinkNumbers, []string{"a", "b"} }
+	numbers := func(o *ImportOptions) {
+		o.Task, o.LinkLabels = task.LinkNumbers, []string{"a", "b"}
+	}
 	// kind and a are functions of the sum of both ids, b of their product
 	nodes := filepath.Join(dir, "nodes.csv")
 	must(os.WriteFile(nodes, []byte("id,label\n1,f\n2,m\n3,f\n4,x\n5,m\n"), 0o666))
-	rows := "1,2,0,3,2\n2,3,2,5,6\n3,4,1,7,12\n4,5,0,9,20\n5,1,0,6,5\n1,3,1,4,3\n3,1,1,4,3\n2,2,9,9,9\n"
+	rows := "1,2,0,3,2\n" +
+		"2,3,2,5,6\n" +
+		"3,4,1,7,12\n" +
+		"4,5,0,9,20\n" +
+		"5,1,0,6,5\n" +
+		"1,3,1,4,3\n" +
+		"3,1,1,4,3\n" +
+		"2,2,9,9,9\n"
 	d, err := take(rows, func(o *ImportOptions) { o.Table.Nodes = nodes })
 	must(err)
 	if names := d.Meta.Provenance.Classes; names != nil {
@@ -171,12 +189,14 @@ func TestImportLinkLabels(t *testing.T) {
 	must(d.Close())
 	d, err = take(rows, plain)
 	must(err)
-	if d.Meta.Task != task.LinkClasses || d.Meta.Classes != 3 || len(d.Links.Train) != 4 || d.LinkLabels[2].Width != 4 {
+	if d.Meta.Task != task.LinkClasses || d.Meta.Classes != 3 || len(d.Links.Train) != 4 ||
+		d.LinkLabels[2].Width != 4 {
 		t.Errorf("%+v", d.Meta)
 	}
 	for k, list := range d.Links.Lists() {
 		for i, l := range *list {
-			if got, want := npy.View[int32](d.LinkLabels[k].Row(i))[0], (int32(l.Source)+int32(l.Target)+2)%3; got != want {
+			got := npy.View[int32](d.LinkLabels[k].Row(i))[0]
+			if want := (int32(l.Source) + int32(l.Target) + 2) % 3; got != want {
 				t.Errorf("link %v has class %d, want %d", l, got, want)
 			}
 		}
@@ -193,7 +213,8 @@ func TestImportLinkLabels(t *testing.T) {
 	for k, list := range d.Links.Lists() {
 		for i, l := range *list {
 			a, b := float32(l.Source+1), float32(l.Target+1)
-			if got := npy.View[float32](d.LinkLabels[k].Row(i)); got[0] != a+b || got[1] != a*b || d.Meta.Classes != 2 {
+			if got := npy.View[float32](d.LinkLabels[k].Row(i)); got[0] != a+b || got[1] != a*b ||
+				d.Meta.Classes != 2 {
 				t.Errorf("link %v has %v", l, got)
 			}
 		}
@@ -206,7 +227,11 @@ func TestImportLinkLabels(t *testing.T) {
 		must(err)
 		return func(o *ImportOptions) { o.SplitLinks, o.LinkLabels = from, []string{name} }
 	}
-	for name, ids := range map[string][]int64{"train": {1, 2, 2, 3}, "valid": {3, 4}, "test": {5, 1}} {
+	for name, ids := range map[string][]int64{
+		"train": {1, 2, 2, 3},
+		"valid": {3, 4},
+		"test":  {5, 1},
+	} {
 		_, err := npy.WriteFile(filepath.Join(from, name+".npy"), ids, len(ids)/2, 2)
 		must(err)
 		y := []int64{4, 1}[:len(ids)/2]
@@ -221,7 +246,8 @@ func TestImportLinkLabels(t *testing.T) {
 	must(d.Close())
 	_, err = npy.WriteFile(filepath.Join(from, "train_half.npy"), []float32{0.5, 1}, 2)
 	short := put("half", err)
-	_, err = npy.WriteFile(filepath.Join(from, "train_nan.npy"), []float32{1, float32(math.NaN())}, 2)
+	notANumber := float32(math.NaN())
+	_, err = npy.WriteFile(filepath.Join(from, "train_nan.npy"), []float32{1, notANumber}, 2)
 	nan := put("nan", err)
 
 	one := "1,2,0,1,2\n2,3,0,1,6\n3,4,0,1,12\n4,5,0,1,20\n5,1,0,1,5\n"
@@ -229,22 +255,27 @@ func TestImportLinkLabels(t *testing.T) {
 		rows   string
 		change func(*ImportOptions)
 	}{
-		"which is no finite number":            {rows + "1,4,,1,1\n", plain},
-		`is "nan", which is no finite`:         {rows + "1,4,nan,1,1\n", plain},
-		`kind of an edge is "red"`:             {rows + "1,4,red,1,1\n", plain},
-		"a link has -1":                        {rows + "1,4,-1,1,1\n", plain},
-		"a link has 0.5":                       {rows + "1,4,0.5,1,1\n", plain},
-		"a link has 70000":                     {rows + "1,4,70000,1,1\n", plain},
-		"between 3 and 1 have two labels":      {strings.Replace(rows, "3,1,1", "3,1,2", 1), plain},
-		"is 0 for every link":                  {one, plain},
-		"column 0 is 1 for every link":         {one, numbers},
-		"there is no column \"class\"":         {rows, func(o *ImportOptions) { o.LinkLabels = []string{"class"} }},
-		"name one column":                      {rows, func(o *ImportOptions) { o.LinkLabels = []string{"a", "b"} }},
-		"is an end of the edges":               {rows, func(o *ImportOptions) { o.LinkLabels = []string{"source"} }},
-		"edges with features cannot be links":  {rows, func(o *ImportOptions) { o.Table.EdgeFeatures = []string{"a"} }},
-		"(--keep-duplicates) where links have": {rows, func(o *ImportOptions) { o.KeepDuplicates = true }},
-		"a link has 0.5: ":                     {rows, short},
-		"link 1 has NaN":                       {rows, nan},
+		"which is no finite number":       {rows + "1,4,,1,1\n", plain},
+		`is "nan", which is no finite`:    {rows + "1,4,nan,1,1\n", plain},
+		`kind of an edge is "red"`:        {rows + "1,4,red,1,1\n", plain},
+		"a link has -1":                   {rows + "1,4,-1,1,1\n", plain},
+		"a link has 0.5":                  {rows + "1,4,0.5,1,1\n", plain},
+		"a link has 70000":                {rows + "1,4,70000,1,1\n", plain},
+		"between 3 and 1 have two labels": {strings.Replace(rows, "3,1,1", "3,1,2", 1), plain},
+		"is 0 for every link":             {one, plain},
+		"column 0 is 1 for every link":    {one, numbers},
+		"there is no column \"class\"": {rows,
+			func(o *ImportOptions) { o.LinkLabels = []string{"class"} }},
+		"name one column": {rows,
+			func(o *ImportOptions) { o.LinkLabels = []string{"a", "b"} }},
+		"is an end of the edges": {rows,
+			func(o *ImportOptions) { o.LinkLabels = []string{"source"} }},
+		"edges with features cannot be links": {rows,
+			func(o *ImportOptions) { o.Table.EdgeFeatures = []string{"a"} }},
+		"(--keep-duplicates) where links have": {rows,
+			func(o *ImportOptions) { o.KeepDuplicates = true }},
+		"a link has 0.5: ": {rows, short},
+		"link 1 has NaN":   {rows, nan},
 	} {
 		if _, err := take(c.rows, c.change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
@@ -252,7 +283,8 @@ func TestImportLinkLabels(t *testing.T) {
 	}
 }
 
-// Shares without training links, and links of graphs with types, are refused before anything is drawn.
+// Shares without training links, and links of graphs with types, are refused before anything is
+// drawn.
 func TestGenerateLinks(t *testing.T) {
 	for want, o := range map[string]GenerateOptions{
 		"no training links":    {Vertices: 50, SplitLinks: "0/50/50"},

@@ -14,8 +14,8 @@ import (
 	"halognn/src/data/dataset"
 )
 
-// sparseSource writes a graph whose features are a CSR matrix: entries in any order, of which two of a
-// column add up, and one is 0.
+// sparseSource writes a graph whose features are a CSR matrix: entries in any order, of which two
+// of a column add up, and one is 0.
 func sparseSource(t *testing.T, values []float32) string {
 	t.Helper()
 	in := t.TempDir()
@@ -44,7 +44,8 @@ func TestSparseFeatures(t *testing.T) {
 		named   string
 		entries []int32
 	}{
-		{[]float32{2, -1.5, 1, 1, 0, 4}, dataset.Sparse, []int32{1, bits(-1.5), 4, bits(3), 0, bits(1), 3, bits(4)}},
+		{[]float32{2, -1.5, 1, 1, 0, 4}, dataset.Sparse,
+			[]int32{1, bits(-1.5), 4, bits(3), 0, bits(1), 3, bits(4)}},
 		{[]float32{0.5, 1, 0.5, 1, 0, 1}, dataset.SparseOnes, []int32{1, 4, 0, 3}},
 	} {
 		in := sparseSource(t, c.values)
@@ -75,8 +76,9 @@ func TestSparseFeatures(t *testing.T) {
 			}
 			defer d.Close()
 			got := npy.View[int32](d.FeatureRows(0, 0, 3))
-			if r.FeatureType != c.named || d.Meta.FeatureType != c.named || !slices.Equal(got, c.entries) ||
-				!slices.Equal(d.RowEnds, []int64{0, 2, 2, 4}) || d.Meta.Entries != 4 || r.SparseEntries != 4 {
+			if r.FeatureType != c.named || d.Meta.FeatureType != c.named ||
+				!slices.Equal(got, c.entries) || !slices.Equal(d.RowEnds, []int64{0, 2, 2, 4}) ||
+				d.Meta.Entries != 4 || r.SparseEntries != 4 {
 				t.Errorf("%s: %s, entries %v, ends %v", source, d.Meta.FeatureType, got, d.RowEnds)
 			}
 			if err := d.Verify(); err != nil {
@@ -88,8 +90,8 @@ func TestSparseFeatures(t *testing.T) {
 
 func bits(x float32) int32 { return int32(math.Float32bits(x)) }
 
-// Entries out of order or range, values that are no numbers, and rows that end before they begin are
-// found; so are options that leave no zeros.
+// Entries out of order or range, values that are no numbers, and rows that end before they begin
+// are found; so are options that leave no zeros.
 func TestBadSparseFeatures(t *testing.T) {
 	table := dataset.Table{Vertices: 2, Features: 3, FeatureType: dataset.Sparse, Entries: 2}
 	nan := int32(math.Float32bits(float32(math.NaN())))
@@ -109,7 +111,8 @@ func TestBadSparseFeatures(t *testing.T) {
 		for _, x := range c.entries {
 			data = binary.LittleEndian.AppendUint32(data, uint32(x))
 		}
-		if err := dataset.CheckEntries(data, table, c.ends); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := dataset.CheckEntries(data, table, c.ends); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, %v: %v, want %q", c.entries, c.ends, err, c.want)
 		}
 	}
@@ -134,8 +137,8 @@ func TestBadSparseFeatures(t *testing.T) {
 	}
 }
 
-// Of dense rows, which come in chunks, a value that is no number is named by its vertex. Rows without
-// columns have no entries to leave out.
+// Of dense rows, which come in chunks, a value that is no number is named by its vertex. Rows
+// without columns have no entries to leave out.
 func TestSparseFeaturesFromDenseRows(t *testing.T) {
 	in, n := t.TempDir(), 9000
 	put := func(name string, x []float32, shape ...int) {
@@ -143,7 +146,8 @@ func TestSparseFeaturesFromDenseRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := npy.WriteFile(filepath.Join(in, "edge_index.npy"), []int64{0, 1, 1, 2}, 2, 2); err != nil {
+	_, err := npy.WriteFile(filepath.Join(in, "edge_index.npy"), []int64{0, 1, 1, 2}, 2, 2)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := npy.WriteFile(filepath.Join(in, "y.npy"), make([]int64, n), n); err != nil {
@@ -154,7 +158,8 @@ func TestSparseFeaturesFromDenseRows(t *testing.T) {
 	put("x", x, n, 1)
 	o := dataset.ImportOptions{Format: "npz", In: in, Out: filepath.Join(t.TempDir(), "out"),
 		FeatureType: dataset.Sparse}
-	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "vertex 8500, column 0") {
+	if _, err := dataset.Import(o); err == nil ||
+		!strings.Contains(err.Error(), "vertex 8500, column 0") {
 		t.Errorf("NaN: %v", err)
 	}
 	put("x", nil, n, 0)
@@ -163,7 +168,8 @@ func TestSparseFeaturesFromDenseRows(t *testing.T) {
 	}
 }
 
-// Sparse features that would take much more dense are refused, with both sizes, unless a flag says how.
+// Sparse features that would take much more dense are refused, with both sizes, unless a flag says
+// how.
 func TestSparseStaysSmall(t *testing.T) {
 	const n = 40000
 	ends, columns := make([]int64, n+1), make([]int32, n)
@@ -172,13 +178,19 @@ func TestSparseStaysSmall(t *testing.T) {
 		ends[v+1], columns[v], ones[v] = int64(v+1), int32(v), 1
 	}
 	dir := t.TempDir()
-	o := dataset.ImportOptions{Format: "npz", In: filepath.Join(dir, "g.npz"), Out: filepath.Join(dir, "d")}
+	o := dataset.ImportOptions{
+		Format: "npz", In: filepath.Join(dir, "g.npz"), Out: filepath.Join(dir, "d"),
+	}
 	archive(t, o.In, map[string][]byte{
-		"edge_index": array(t, []int64{0, 1}, 2, 1), "attr_indptr": array(t, ends, n+1),
-		"attr_indices": array(t, columns, n), "attr_data": array(t, ones, n), "attr_shape": array(t, []int64{n, n}, 2),
-		"num_nodes": array(t, []int64{n}, 1),
+		"edge_index":   array(t, []int64{0, 1}, 2, 1),
+		"attr_indptr":  array(t, ends, n+1),
+		"attr_indices": array(t, columns, n),
+		"attr_data":    array(t, ones, n),
+		"attr_shape":   array(t, []int64{n, n}, 2),
+		"num_nodes":    array(t, []int64{n}, 1),
 	})
-	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), "5.96 GiB as float32") ||
+	if _, err := dataset.Import(o); err == nil ||
+		!strings.Contains(err.Error(), "5.96 GiB as float32") ||
 		!strings.Contains(err.Error(), "--feature-type sparse stores 625 KiB") {
 		t.Errorf("%v", err)
 	}

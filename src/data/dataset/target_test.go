@@ -60,8 +60,8 @@ func TestEdgeListFaultsNameTheCure(t *testing.T) {
 }
 
 // A temporary directory of a process of this node that has ended is removed by the next that writes
-// there. One in use, one of another node or of nobody known, though no lock is held, and what is none,
-// stay.
+// there. One in use, one of another node or of nobody known, though no lock is held, and what is
+// none, stay.
 func TestDeadPiecesAreRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	used, finished, err := MakeBeside(dir)
@@ -74,15 +74,25 @@ func TestDeadPiecesAreRemoved(t *testing.T) {
 	elsewhere, booted := dead, dead
 	elsewhere.Host, booted.Space = "n17", "another boot"
 	noted := []string{dir + ".tmp-00000001", dir + ".tmp-00000002", dir + ".tmp-00000003"}
-	removed := []string{dir + ".tmp-0123abcd", dir + ".new-77.tmp-0123abce", dir + ".tmp-0123abcf-discarded"}
+	removed := []string{
+		dir + ".tmp-0123abcd", dir + ".new-77.tmp-0123abce", dir + ".tmp-0123abcf-discarded",
+	}
 	alive := dir + ".tmp-0123abd0" // and yet nothing locks it
 	none := []string{dir + ".tmp-more", dir + "2.tmp-0123abcd"}
 	for path, who := range map[string]any{
-		noted[0]: elsewhere, noted[1]: booted, noted[2]: nil, removed[0]: dead, removed[1]: dead, removed[2]: dead,
-		alive: flock.ThisProcess(), none[0]: dead, none[1]: dead,
+		noted[0]:   elsewhere,
+		noted[1]:   booted,
+		noted[2]:   nil,
+		removed[0]: dead,
+		removed[1]: dead,
+		removed[2]: dead,
+		alive:      flock.ThisProcess(),
+		none[0]:    dead,
+		none[1]:    dead,
 	} {
 		text, err := json.Marshal(who)
-		if err := errors.Join(err, os.MkdirAll(filepath.Join(path, "part-0000"), 0o777)); err != nil {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(path, "part-0000"), 0o777))
+		if err != nil {
 			t.Fatal(err)
 		}
 		if who != nil {
@@ -121,11 +131,12 @@ func TestDeadPiecesAreRemoved(t *testing.T) {
 	}
 }
 
-// The file that says who is at work has no name before it is locked and written, and none where that
-// fails.
+// The file that says who is at work has no name before it is locked and written, and none where
+// that fails.
 func TestUnmarkedWithoutLocks(t *testing.T) {
 	dir := t.TempDir()
-	unlock, err := flock.Try(filepath.Join(dir, aliveFile+"-begins"), true) // as if there were no locks
+	// as if there were no locks
+	unlock, err := flock.Try(filepath.Join(dir, aliveFile+"-begins"), true)
 	if err != nil {
 		t.Fatal(err)
 	}

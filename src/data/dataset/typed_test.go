@@ -20,8 +20,10 @@ func writeTyped(t *testing.T, types, each int) *Dataset {
 	for k := range types {
 		name := string(rune('a' + k))
 		m.Schema.Types, counts = append(m.Schema.Types, name), append(counts, int64(each))
-		edges = append(edges, TypedEdges{Relation: graph.Relation{Source: "a", Name: "to", Target: name},
-			Sources: []int32{2, 1, 1, 0}, Targets: []int32{0, 0, 0, 1}})
+		edges = append(edges, TypedEdges{
+			Relation: graph.Relation{Source: "a", Name: "to", Target: name},
+			Sources:  []int32{2, 1, 1, 0}, Targets: []int32{0, 0, 0, 1},
+		})
 	}
 	m.Task = "none"
 	dir := filepath.Join(t.TempDir(), "d")
@@ -56,7 +58,8 @@ func TestRelationHasRowsOfItsTarget(t *testing.T) {
 		}
 		if got := g.InNeighbours(0); g.NumVertices() != each ||
 			!slices.Equal(got, []graph.VertexID{1, 2}) {
-			t.Errorf("relation %s has %d rows, want %d; the first is %v", s, g.NumVertices(), each, got)
+			t.Errorf("relation %s has %d rows, want %d; the first is %v", s, g.NumVertices(), each,
+				got)
 		}
 		g.Free()
 	}
@@ -74,7 +77,8 @@ func TestVerifyFindsBadColumns(t *testing.T) {
 		{"a source of another type", "which is no a", func(d *Dataset) { d.Graph.Indices[0] = 4 }},
 	} {
 		d := writeTyped(t, 3, 4)
-		d.Columns.Indptr, d.Graph.Indices = slices.Clone(d.Columns.Indptr), slices.Clone(d.Graph.Indices)
+		d.Columns.Indptr = slices.Clone(d.Columns.Indptr)
+		d.Graph.Indices = slices.Clone(d.Graph.Indices)
 		c.spoil(d)
 		err := d.checkColumns()
 		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrMismatch) ||

@@ -160,7 +160,8 @@ func TestDamageOfAStagedCopyIsFound(t *testing.T) {
 	}
 }
 
-// Copies that somebody removed while they are mapped are no damage, and do not hide what ended the work.
+// Copies that somebody removed while they are mapped are no damage, and do not hide what ended the
+// work.
 func TestRemovedCopiesAreNoDamage(t *testing.T) {
 	dir, stage := write(t, small(t), 2), t.TempDir()
 	s := open(t, dir, Options{Stage: stage})

@@ -142,7 +142,8 @@ func TestVerifyHoldsContentToItsRules(t *testing.T) {
 			"original_id.npy"},
 		{"label out of range", func(s *Shards) { spoilLabel(s, 0, 4) },
 			"labels.npy"},
-		{"seed twice", func(s *Shards) { s.split[0].ids = changed(s.split[0].ids, 0, s.split[0].ids[1]) },
+		{"seed twice",
+			func(s *Shards) { s.split[0].ids = changed(s.split[0].ids, 0, s.split[0].ids[1]) },
 			"train.npy"},
 		{"seed in another part",
 			func(s *Shards) {

@@ -179,8 +179,10 @@ func TestRankOpensWhatItsModelReads(t *testing.T) {
 // Of a typed graph a rank opens the columns of its own vertices, beside their edges.
 func TestRankOpensItsOwnColumns(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mag")
-	if err := dataset.Generate(dir, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 5000, Classes: 4,
-		Features: 1, Seed: 3}); err != nil {
+	o := dataset.GenerateOptions{
+		Kind: dataset.MAG, Vertices: 5000, Classes: 4, Features: 1, Seed: 3,
+	}
+	if err := dataset.Generate(dir, o); err != nil {
 		t.Fatal(err)
 	}
 	ds, err := dataset.Open(dir)
@@ -199,7 +201,8 @@ func TestRankOpensItsOwnColumns(t *testing.T) {
 			t.Errorf("rank %d: other columns", rank)
 		}
 		err := mem.Guard(func() error {
-			if other := (lo + int64(of.Len())/2) % int64(of.Len()); c.Indptr[other] == of.Indptr[other] {
+			other := (lo + int64(of.Len())/2) % int64(of.Len())
+			if c.Indptr[other] == of.Indptr[other] {
 				return errors.New("a column of another rank is there")
 			}
 			return nil

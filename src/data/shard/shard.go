@@ -12,7 +12,7 @@
 //	        links/train.npy valid.npy test.npy  only if links are the task: int32 [n, 2] of new
 //	                         ids, sorted by the part of the target and, inside a part, by the
 //	                         original ids of target and source
-//	        source_id.npy    int64 [N], or source_name.npy: the id that each vertex has in the source,
+//	        source_id.npy    int64 [N], or source_name.npy: the id of each vertex in the source,
 //	                         in the order of ids in the dataset; a copy of the dataset's file, if
 //	                         it has one
 //	        feature_scale.npy             float32 [F], only with int8 features
@@ -81,28 +81,29 @@ type Meta struct {
 	Format int `json:"format"`
 	Parts  int `json:"parts"`
 	// [P+1] part k has vertices Offsets[k] to Offsets[k+1]-1
-	Offsets      []int64             `json:"offsets"`
-	Vertices     int64               `json:"vertices"`
-	Edges        int64               `json:"edges"`
-	Weighted     bool                `json:"weighted,omitempty"` // edges have weights
-	Task         string              `json:"task"`               // as in dataset.Meta
-	Classes      int                 `json:"classes"`
-	ClassNames   []string            `json:"class_names,omitempty"`   // where the source has them
-	EdgeFeatures int                 `json:"edge_features,omitempty"` // columns; 0: edges have none
-	Features     int                 `json:"features"`
-	FeatureType  string              `json:"feature_type"`
-	Entries      int64               `json:"entries,omitempty"`       // of sparse rows
-	Names        []string            `json:"feature_names,omitempty"` // of the columns, where the source has them
-	Schema       graph.Schema        `json:"schema,omitzero"`         // of typed graphs, and
-	Starts       []int64             `json:"starts,omitempty"`        // [P*T+1] of the types of each part
-	Tables       []dataset.Table     `json:"tables,omitempty"`        // [T] what vertices of a type have
-	LabelType    string              `json:"label_type,omitempty"`
-	Origin       Origin              `json:"origin"`
-	Splits       []SplitSizes        `json:"splits"`                // [P], once UseSplit of another
-	MoreSplits   [][]SplitSizes      `json:"more_splits,omitempty"` // [splits - 1, P]
-	Links        []SplitSizes        `json:"links,omitempty"`       // [P] of the task of links
-	Report       partition.Report    `json:"report"`
-	Files        map[string]npy.Info `json:"files"` // by path inside the directory
+	Offsets      []int64      `json:"offsets"`
+	Vertices     int64        `json:"vertices"`
+	Edges        int64        `json:"edges"`
+	Weighted     bool         `json:"weighted,omitempty"` // edges have weights
+	Task         string       `json:"task"`               // as in dataset.Meta
+	Classes      int          `json:"classes"`
+	ClassNames   []string     `json:"class_names,omitempty"`   // where the source has them
+	EdgeFeatures int          `json:"edge_features,omitempty"` // columns; 0: edges have none
+	Features     int          `json:"features"`
+	FeatureType  string       `json:"feature_type"`
+	Entries      int64        `json:"entries,omitempty"`       // of sparse rows
+	Names        []string     `json:"feature_names,omitempty"` // likewise
+	Schema       graph.Schema `json:"schema,omitzero"`         // of typed graphs, and
+	// [P*T+1] of the types of each part
+	Starts     []int64             `json:"starts,omitempty"`
+	Tables     []dataset.Table     `json:"tables,omitempty"` // [T] what vertices of a type have
+	LabelType  string              `json:"label_type,omitempty"`
+	Origin     Origin              `json:"origin"`
+	Splits     []SplitSizes        `json:"splits"`                // [P], once UseSplit of another
+	MoreSplits [][]SplitSizes      `json:"more_splits,omitempty"` // [splits - 1, P]
+	Links      []SplitSizes        `json:"links,omitempty"`       // [P] of the task of links
+	Report     partition.Report    `json:"report"`
+	Files      map[string]npy.Info `json:"files"` // by path inside the directory
 }
 
 // Origin describes the dataset and the method of a partition.

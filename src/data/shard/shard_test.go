@@ -206,7 +206,8 @@ func compare(t *testing.T, s *Shards, ds *dataset.Dataset, l Layout, part []int3
 		}
 		for r := range p.Rows {
 			v := int(top.Original[int(p.First)+r])
-			if !bytes.Equal(p.Features[r*size:(r+1)*size], ds.FeatureRows(0, int64(v), int64(v+1))) {
+			if !bytes.Equal(p.Features[r*size:(r+1)*size],
+				ds.FeatureRows(0, int64(v), int64(v+1))) {
 				t.Fatalf("part %d, row %d: other features than vertex %d of the dataset", k, r, v)
 			}
 		}
@@ -319,34 +320,43 @@ func TestPartsHoldAllSplits(t *testing.T) {
 			t.Errorf("split %d: %v, want %v", k, of.Splits, one.Splits)
 		}
 		for p := range 3 {
-			if !slices.Equal(one.Train(p), of.Train(p)) || !slices.Equal(one.Valid(p), of.Valid(p)) ||
+			if !slices.Equal(one.Train(p), of.Train(p)) ||
+				!slices.Equal(one.Valid(p), of.Valid(p)) ||
 				!slices.Equal(one.Test(p), of.Test(p)) || len(of.Train(p)) == 0 {
 				t.Errorf("split %d of part %d differs", k, p)
 			}
 		}
 		if whole, err := Whole(of); err != nil || !slices.Equal(whole.Train(1), of.Train(1)) {
 			t.Errorf("split %d of the whole: %v", k, err)
-		} else if err := errors.Join(of.Verify(), of.VerifyHashes(0, 1, true), whole.Close()); err != nil {
-			t.Error(err)
+		} else {
+			err = errors.Join(of.Verify(), of.VerifyHashes(0, 1, true), whole.Close())
+			if err != nil {
+				t.Error(err)
+			}
 		}
 	}
 	for _, c := range []struct {
 		dir  string
 		k    int
 		says string
-	}{{all, 3, "data.split is 3, and the parts hold splits 0 to 2"},
-		{write(t, made(splits[0]), 3), 1, "hold one split, 0; `halognn import --split-index all`"}} {
-		if _, err := Open(c.dir, Options{Split: c.k}); err == nil || !strings.Contains(err.Error(), c.says) {
+	}{
+		{all, 3, "data.split is 3, and the parts hold splits 0 to 2"},
+		{write(t, made(splits[0]), 3), 1, "hold one split, 0; `halognn import --split-index all`"},
+	} {
+		if _, err := Open(c.dir, Options{Split: c.k}); err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, want %q", err, c.says)
 		}
 	}
 	// the content of every split is verified, whichever is open
 	name := filepath.Join(all, dataset.SplitFile(2, "valid"))
-	if _, err := npy.WriteFile(name, make([]int32, len(splits[2].Valid)), len(splits[2].Valid)); err != nil {
+	n := len(splits[2].Valid)
+	if _, err := npy.WriteFile(name, make([]int32, n), n); err != nil {
 		t.Fatal(err)
 	}
 	first := filepath.Join(all, dataset.SplitFile(0, "valid"))
-	if _, err := npy.WriteFile(first, make([]int32, len(splits[0].Valid)), len(splits[0].Valid)); err != nil {
+	n = len(splits[0].Valid)
+	if _, err := npy.WriteFile(first, make([]int32, n), n); err != nil {
 		t.Fatal(err)
 	}
 	for k := range splits {

@@ -276,8 +276,8 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 		return nil, source.noTable(path, line[0])
 	case !known && !heading && len(ids) > 1 && source.has(ids[1]):
 		return nil, fmt.Errorf("%s: %w: the first row is %.60q, but ids are those of the source, "+
-			"%s; if the row names the column, call it id, or remove the row", path, ErrNoVertex, ids[0],
-			source.example())
+			"%s; if the row names the column, call it id, or remove the row", path, ErrNoVertex,
+			ids[0], source.example())
 	}
 	return ids, nil
 }

@@ -159,7 +159,8 @@ func TestCopiesOfKilledJobsAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, "use-0"), nil, 0o600); err != nil { // of a job on the same parts
+	// of a job on the same parts
+	if err := os.WriteFile(filepath.Join(root, "use-0"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := open(t, write(t, small(t), 2), o).UnlinkShared(); err != nil { // other parts
@@ -173,7 +174,8 @@ func TestCopiesOfKilledJobsAreRemoved(t *testing.T) {
 		}
 		return strings.Join(names, " ")
 	}
-	if got := left(dead); got != "features-0.npy" { // what was not copied there: run.stage_dir may be here
+	// what was not copied there: run.stage_dir may be here
+	if got := left(dead); got != "features-0.npy" {
 		t.Errorf("left of a killed job: %s", got)
 	}
 	if got := left(others); len(strings.Fields(got)) != 5 {
@@ -253,13 +255,15 @@ func TestStagingSaysWhatToSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(dir, Options{Stage: filepath.Join(file, "stage")})
-	if err == nil || !strings.Contains(err.Error(), "set run.stage_dir to a directory that this user may write") {
+	if err == nil ||
+		!strings.Contains(err.Error(),
+			"set run.stage_dir to a directory that this user may write") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// The directory of copies is made for all users only where its parent is, and one in which they could
-// rename each other's is refused.
+// The directory of copies is made for all users only where its parent is, and one in which they
+// could rename each other's is refused.
 func TestStageDirectoryIsForThoseOfItsParent(t *testing.T) {
 	const all = 0o777 | os.ModeSticky
 	for _, c := range []struct{ parent, want os.FileMode }{{all, all}, {0o700, 0}} {
@@ -299,7 +303,9 @@ func TestSoundCopiesAreReadOnce(t *testing.T) {
 	path, s := filepath.Join(t.TempDir(), "x.npy"), &Shards{options: Options{Verify: true}}
 	want := s.Files["x.npy"]
 	space := flock.ThisProcess().Space
-	for _, note := range []string{"", "sound\n", space + "\n1", fmt.Sprintf("another boot\n%d", sinceBoot())} {
+	for _, note := range []string{
+		"", "sound\n", space + "\n1", fmt.Sprintf("another boot\n%d", sinceBoot()),
+	} {
 		if err := os.WriteFile(path+".lock", []byte(note), 0o600); err != nil {
 			t.Fatal(err)
 		}

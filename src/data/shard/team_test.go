@@ -99,7 +99,10 @@ func TestTeamsWriteTheSameBytes(t *testing.T) {
 		n    int
 		meta dataset.Meta
 	}{
-		{80_000, dataset.Meta{Name: "weights", Task: task.Multiclass, Features: 2, Classes: 2, Weighted: true}},
+		{80_000,
+			dataset.Meta{
+				Name: "weights", Task: task.Multiclass, Features: 2, Classes: 2, Weighted: true,
+			}},
 		{90, dataset.Meta{Name: "bytes", Task: task.Multilabel, Features: 4, Classes: 2,
 			FeatureType: dataset.Int8}},
 	} {

@@ -454,8 +454,9 @@ func (w *writer) indices() error {
 		func(to []graph.VertexID, v int32, first, last int64) ([]graph.VertexID, error) {
 			for _, u := range g.Indices[first:last] {
 				if uint32(u) >= n {
-					return nil, fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour %d, "+
-						"but there are %d vertices; run `halognn check` on it", graph.ErrVertexRange, v, u, n)
+					return nil, fmt.Errorf("%w: vertex %d of the dataset has the in-neighbour "+
+						"%d, but there are %d vertices; run `halognn check` on it",
+						graph.ErrVertexRange, v, u, n)
 				}
 				to = append(to, w.l.NewID[u])
 			}

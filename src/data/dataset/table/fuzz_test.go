@@ -49,8 +49,8 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// For any bytes, every row of words has as many fields as the first, is as OpenNamed gives it, or an
-// error ends the reading.
+// For any bytes, every row of words has as many fields as the first, is as OpenNamed gives it, or
+// an error ends the reading.
 func FuzzWords(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "rows.csv")
 	f.Add([]byte("\xef\xbb\xbf# a comment\r\nid,f\r\"a, \"\"b\",1\n\nc,2"))

@@ -44,25 +44,31 @@ func words(t testing.TB, content []byte, sep table.Separator, ragged bool) (stri
 func TestWords(t *testing.T) {
 	const want = "id|f Ann_Lee|1 #b|2 c|3"
 	for name, text := range map[string]string{
-		"commas":                   "id,f\nAnn Lee,1\n#b,2\nc,3\n",
-		"no end of the last line":  "id,f\nAnn Lee,1\n#b,2\nc,3",
-		"semicolons":               "id;f\nAnn Lee;1\n#b;2\nc;3\n",
-		"bars":                     "id|f\nAnn Lee|1\n#b|2\nc|3\n",
-		"sep=;":                    "sep=;\r\nid;f\r\nAnn Lee;1\r\n#b;2\r\nc;3\r\n",
-		"sep=, in quotes":          "\xef\xbb\xbf\"sep=,\"\nid,f\nAnn Lee,1\n#b,2\nc,3\n",
-		"a mark in the middle":     "id,f\nAnn Lee,1\n\xef\xbb\xbf#b,2\nc,3\n",
-		"tabs":                     "id\tf\nAnn Lee\t1\n#b\t2\nc\t3\n",
-		"blanks and quotes":        "id f\n\"Ann Lee\" 1\n#b  2\nc\t3\n",
-		"blanks round fields":      " id , f \n Ann Lee ,1\n#b, 2\nc ,3 \n",
-		"CR LF":                    "id,f\r\nAnn Lee,1\r\n#b,2\r\nc,3\r\n",
-		"CR":                       "id,f\rAnn Lee,1\r#b,2\rc,3\r",
-		"CR and no last one":       "id,f\rAnn Lee,1\r#b,2\rc,3",
-		"CR and LF mixed":          "id,f\rAnn Lee,1\n#b,2\r\nc,3\n",
-		"quotes":                   "\"id\",\"f\"\n\"Ann Lee\",1\n\"#b\",\"2\"\nc,\"3\"\n",
-		"a byte order mark":        "\xef\xbb\xbfid,f\nAnn Lee,1\n#b,2\nc,3\n",
-		"gzip":                     string(zipped("id,f\nAnn Lee,1\n#b,2\nc,3\n")),
-		"comments of other widths": "# a tool, in May, 2020\nid,f\nAnn Lee,1\n% half\n#b,2\n\nc,3\n",
-		"empty lines":              "\n\nid,f\n  \nAnn Lee,1\n#b,2\nc,3\n\n",
+		"commas":                  "id,f\nAnn Lee,1\n#b,2\nc,3\n",
+		"no end of the last line": "id,f\nAnn Lee,1\n#b,2\nc,3",
+		"semicolons":              "id;f\nAnn Lee;1\n#b;2\nc;3\n",
+		"bars":                    "id|f\nAnn Lee|1\n#b|2\nc|3\n",
+		"sep=;":                   "sep=;\r\nid;f\r\nAnn Lee;1\r\n#b;2\r\nc;3\r\n",
+		"sep=, in quotes":         "\xef\xbb\xbf\"sep=,\"\nid,f\nAnn Lee,1\n#b,2\nc,3\n",
+		"a mark in the middle":    "id,f\nAnn Lee,1\n\xef\xbb\xbf#b,2\nc,3\n",
+		"tabs":                    "id\tf\nAnn Lee\t1\n#b\t2\nc\t3\n",
+		"blanks and quotes":       "id f\n\"Ann Lee\" 1\n#b  2\nc\t3\n",
+		"blanks round fields":     " id , f \n Ann Lee ,1\n#b, 2\nc ,3 \n",
+		"CR LF":                   "id,f\r\nAnn Lee,1\r\n#b,2\r\nc,3\r\n",
+		"CR":                      "id,f\rAnn Lee,1\r#b,2\rc,3\r",
+		"CR and no last one":      "id,f\rAnn Lee,1\r#b,2\rc,3",
+		"CR and LF mixed":         "id,f\rAnn Lee,1\n#b,2\r\nc,3\n",
+		"quotes":                  "\"id\",\"f\"\n\"Ann Lee\",1\n\"#b\",\"2\"\nc,\"3\"\n",
+		"a byte order mark":       "\xef\xbb\xbfid,f\nAnn Lee,1\n#b,2\nc,3\n",
+		"gzip":                    string(zipped("id,f\nAnn Lee,1\n#b,2\nc,3\n")),
+		"comments of other widths": "# a tool, in May, 2020\n" +
+			"id,f\n" +
+			"Ann Lee,1\n" +
+			"% half\n" +
+			"#b,2\n" +
+			"\n" +
+			"c,3\n",
+		"empty lines": "\n\nid,f\n  \nAnn Lee,1\n#b,2\nc,3\n\n",
 	} {
 		if got, err := words(t, []byte(text), table.Auto, false); got != want || err != nil {
 			t.Errorf("%s: %q, %v", name, got, err)
@@ -98,14 +104,17 @@ func TestWordsOfFields(t *testing.T) {
 		{"# a \"b, c\n# d\na,b\n#c,d\n", table.Auto, false, "a|b #c|d"},
 		{"# a,b\nc,d\n# e,f\n", table.Auto, false, "#_a|b c|d #_e|f"},
 		{"id,x\n1,a\n# half, way\n#3,c\n2,b\n", table.Auto, false, "id|x 1|a #3|c 2|b"},
-		{"#id,label,f\n1,0,0.5\n2,1,0.7\n3,1,0.9\n", table.Auto, false, "#id|label|f 1|0|0.5 2|1|0.7 3|1|0.9"},
+		{"#id,label,f\n1,0,0.5\n2,1,0.7\n3,1,0.9\n", table.Auto, false,
+			"#id|label|f 1|0|0.5 2|1|0.7 3|1|0.9"},
 		{"id,label\n#go,0\n#rust,1\n7,0\n", table.Auto, false, "id|label #go|0 #rust|1 7|0"},
-		{"source,target\n#go,7\n#rust,7\n7,8\n", table.Auto, false, "source|target #go|7 #rust|7 7|8"},
+		{"source,target\n#go,7\n#rust,7\n7,8\n", table.Auto, false,
+			"source|target #go|7 #rust|7 7|8"},
 		{"1,2\n2,3\n#go,7\n%rust,7\n", table.Auto, false, "1|2 2|3 #go|7 %rust|7"},
 		{"1 2\n2 3\n#half\n# half way\n3 4\n", table.Auto, false, "1|2 2|3 3|4"},
 		{"1,2\n2,3\n# go,7\n", table.Auto, true, "1|2 2|3 #_go|7"},
 		{"# made by hand\nid,x\na,b\n# half, way\n#c,d\n", table.Auto, false, "id|x a|b #c|d"},
-		{"# one, two\nid,x\na,b\n# half, way\n", table.Auto, false, "#_one|two id|x a|b #_half|way"},
+		{"# one, two\nid,x\na,b\n# half, way\n", table.Auto, false,
+			"#_one|two id|x a|b #_half|way"},
 		{"a b\n# \"c d\ne f\n", table.Auto, false, "a|b e|f"},
 		{"a,b\n#c,\"d\n\"\"e\n\"\n\"f\n\n\", g\n", table.Auto, false, "a|b #c|d\n\"e f|g"},
 	} {
@@ -115,7 +124,8 @@ func TestWordsOfFields(t *testing.T) {
 	}
 }
 
-// Comments that have the fields of a row are counted, and are none of the rows by which columns are judged.
+// Comments that have the fields of a row are counted, and are none of the rows by which columns are
+// judged.
 func TestCommentsOfFullWidth(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.csv")
 	text := "id,index,x\n5,0,0.1\n# half, way, there\n7,1,0.2\n#half\n9,2,0.3\n# so, many, more\n"
@@ -137,7 +147,8 @@ func TestCommentsOfFullWidth(t *testing.T) {
 		}
 	}
 	if rows != 3 || r.Skipped != 2 || r.SkippedAt != 3 || r.Noted != 0 {
-		t.Errorf("%d rows, %d comments from line %d, %d marked rows", rows, r.Skipped, r.SkippedAt, r.Noted)
+		t.Errorf("%d rows, %d comments from line %d, %d marked rows", rows, r.Skipped, r.SkippedAt,
+			r.Noted)
 	}
 }
 
@@ -177,9 +188,11 @@ func TestWordsFaults(t *testing.T) {
 		{"a,b\nc,d,\n", "it ends with ',', and the first line does not"},
 		{"a title\nc,d\n", "if the first line is a title, remove it"},
 		{"source,target\n#a,#b\n#c,a,b\n", "line 3: bad value: it does not have the 2 columns"},
-		{"a,b\n\"0,1\n" + strings.Repeat("3,\"\"4\n", 1<<18), "line 2: bad value: a field begins with a quote"},
+		{"a,b\n\"0,1\n" + strings.Repeat("3,\"\"4\n", 1<<18),
+			"line 2: bad value: a field begins with a quote"},
 	} {
-		if got, err := words(t, []byte(c.text), table.Auto, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if got, err := words(t, []byte(c.text), table.Auto, false); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %q, %v; want %q", c.text, got, err, c.want)
 		}
 	}
@@ -188,7 +201,8 @@ func TestWordsFaults(t *testing.T) {
 // A quote in a comment joins no lines of numbers.
 func TestQuotesInComments(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "e.txt")
-	if err := os.WriteFile(path, []byte("# graph \"A\n0 1\n1 2\n# end of \"A\" part\n2 3\n"), 0o666); err != nil {
+	text := "# graph \"A\n0 1\n1 2\n# end of \"A\" part\n2 3\n"
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	r, err := table.Open(path, table.Blank)
@@ -244,7 +258,8 @@ func TestRowsAcrossTheBuffer(t *testing.T) {
 				fmt.Fprintf(&text, "\"v, %d\",%d%s", n, n, end)
 			}
 			got, err := words(t, []byte(text.String()), table.Auto, false)
-			if rows := strings.Split(got, " "); err != nil || len(rows) != n+1 || rows[n] != fmt.Sprintf("v,_%d|%d", n-1, n-1) {
+			if rows := strings.Split(got, " "); err != nil || len(rows) != n+1 ||
+				rows[n] != fmt.Sprintf("v,_%d|%d", n-1, n-1) {
 				t.Fatalf("%q, shift %d: %d of %d rows, %v", end, shift, len(rows)-1, n, err)
 			}
 		}
@@ -258,19 +273,31 @@ func TestNamesOfColumns(t *testing.T) {
 		named bool
 		fault string
 	}{
-		{"id,f\na,1\n", true, ""}, {"id,0,1\na,1,2\n", true, ""}, {"name,f\na,1\n", true, ""},
-		{"0,1\n1,2\n", false, ""}, {"0.5\n1\n", false, ""},
-		{"u1,0.1,1.0\nu2,.2,2\n", false, ""}, {"u1,7\nu2,8\n", false, ""}, {"u1,a\nu2,a\nu3,b\n", false, ""},
-		{"ann,.34,7\nbob,1,2\n", false, ""}, {"ann,7,7\nbob,1,2\n", false, ""}, {"ann,bob,3\nbob,cy,4\n", false, ""},
-		{"ann,bob,3\nbob,ann,4\n", false, ""}, {"ann,bob,NA\nann,cy,3\n", false, ""}, {"0,?,5,1\n1,2,6,0\n", false, ""},
+		{"id,f\na,1\n", true, ""},
+		{"id,0,1\na,1,2\n", true, ""},
+		{"name,f\na,1\n", true, ""},
+		{"0,1\n1,2\n", false, ""},
+		{"0.5\n1\n", false, ""},
+		{"u1,0.1,1.0\nu2,.2,2\n", false, ""},
+		{"u1,7\nu2,8\n", false, ""},
+		{"u1,a\nu2,a\nu3,b\n", false, ""},
+		{"ann,.34,7\nbob,1,2\n", false, ""},
+		{"ann,7,7\nbob,1,2\n", false, ""},
+		{"ann,bob,3\nbob,cy,4\n", false, ""},
+		{"ann,bob,3\nbob,ann,4\n", false, ""},
+		{"ann,bob,NA\nann,cy,3\n", false, ""},
+		{"0,?,5,1\n1,2,6,0\n", false, ""},
 		{"word,next\nthe,word\n", false, "names of the columns, or data"},
 		{"ann,34,7\nbob,1,2\n", false, "names of the columns, or data"},
 		{"u1,a\nu2,b\n", false, "--header reads it as the names, and --no-header as data"},
 		{"gene1,gene2\ngene5,gene7\n", false, "names of the columns, or data"},
-		{"gene1,gene2\ngene5,gene1\n", false, ""}, {"paper,2018,2020\np1,3,4\np2,5,6\n", true, ""},
+		{"gene1,gene2\ngene5,gene1\n", false, ""},
+		{"paper,2018,2020\np1,3,4\np2,5,6\n", true, ""},
 		{"paper,2018,2020\n1,3,4\n2,5,6\n", true, ""},
-		{"who,0,1\nann,.5,.25\n", true, ""}, {"ann,0\nbob,1\n", false, "names of the columns, or data"},
-		{",f\n0,1\n", true, ""}, {"year,1990,1991\nx,0.5,1\n", true, ""},
+		{"who,0,1\nann,.5,.25\n", true, ""},
+		{"ann,0\nbob,1\n", false, "names of the columns, or data"},
+		{",f\n0,1\n", true, ""},
+		{"year,1990,1991\nx,0.5,1\n", true, ""},
 	} {
 		path := filepath.Join(t.TempDir(), "t.csv")
 		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
@@ -293,7 +320,8 @@ func TestNamesOfColumns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if want := strings.Count(c.text, "\n"); c.named && rows != want-1 || !c.named && rows != want {
+		if want := strings.Count(c.text, "\n"); c.named && rows != want-1 ||
+			!c.named && rows != want {
 			t.Errorf("%q: %d rows", c.text, rows)
 		}
 		_ = r.Close()
