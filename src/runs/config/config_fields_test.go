@@ -24,14 +24,16 @@ func TestZerosAreExplained(t *testing.T) {
 	zero, empty := regexp.MustCompile(saysZero), regexp.MustCompile(`\b[Ee]mpty:`)
 	for _, k := range Default().keys() {
 		said := k.Brief + ". " + k.Note
-		if flat := k.flat(); (flat == "" || flat == "[]") && !k.missing() && !empty.MatchString(said) {
+		if flat := k.flat(); (flat == "" || flat == "[]") && !k.missing() &&
+			!empty.MatchString(said) {
 			t.Errorf("%s does not say what an empty value does: %s", k.Name, said)
 		}
 		switch k.value.(type) {
 		case *flag, worded, *pathName, *weightList:
 			continue
 		}
-		if !ordinary[k.Name] && k.parse("0") && k.fault(k.Name, "") == "" && !zero.MatchString(said) {
+		if !ordinary[k.Name] && k.parse("0") && k.fault(k.Name, "") == "" &&
+			!zero.MatchString(said) {
 			t.Errorf("%s does not say what 0 does: %s", k.Name, said)
 		}
 	}

@@ -79,8 +79,10 @@ func TestConfigFaultsAreReportedAtOnceWithLineAndCure(t *testing.T) {
 		{"unknown section", minimal + "modle:\n  hidden: 1\n", nil,
 			[]string{"line 3: unknown key modle; did you mean model?"}},
 		{"a list in braces", minimal + "sample: {batch: 9, fanouts: 15,10,5, seeds: local}\n", nil,
-			[]string{`line 3: in braces a comma ends the value of fanouts; put the list in quotes: ` +
-				`fanouts: "15,10,5"`}},
+			[]string{
+				`line 3: in braces a comma ends the value of fanouts; put the list in quotes: ` +
+					`fanouts: "15,10,5"`,
+			}},
 		{"tabs", "data:\n\tparts: p\n", nil, []string{"not valid YAML", "by blanks, not by tabs"}},
 		{"a list in braces at the end", minimal + "sample: {fanouts: 15, 10}\n", nil,
 			[]string{`fanouts: "15,10"`}},
@@ -429,7 +431,8 @@ func TestKeeps(t *testing.T) {
 		want string
 	}{
 		{run, []string{"cache.policy=none", "run.dir=elsewhere"}, ""},
-		{run, []string{"parallel.mode=split"}, "parallel.mode is split, but the run began with data"},
+		{run, []string{"parallel.mode=split"},
+			"parallel.mode is split, but the run began with data"},
 		{writeConfig(t, minimal+"model: {hidden: 8}\n"), nil, "model.hidden is 8, but the run " +
 			"began with 256"},
 		{run, []string{"train.lr=fast"}, ""}, // Load says what is wrong
@@ -457,7 +460,8 @@ func TestChanges(t *testing.T) {
 	now.Job.Schedule.Base, now.Job.Model.Heads = 0.5, 3
 	err := now.Changes(began)
 	for _, want := range []string{
-		"  train.lr is 0.5, but the run began with 0.003", "  model.heads is 3, but the run began with 2",
+		"  train.lr is 0.5, but the run began with 0.003",
+		"  model.heads is 3, but the run began with 2",
 		"may change only data.parts, data.verify, sample.on, train.epochs, exchange.*, cache.*, " +
 			"pipeline.*, topology.*, compute.threads,",
 	} {

@@ -51,10 +51,11 @@ func (c *Config) table() []section {
 				"Parts are balanced by the first."},
 			{"verify", oneOf(&c.Data.Verify, "hashes",
 				word{"hashes",
-					"each rank compares the hashes of its parts, rank 0 also those of shared files"},
+					"each rank compares the hashes of its parts, rank 0 also those of shared " +
+						"files"},
 				word{"sizes",
-					"existence, sizes and shapes only, for graphs that take long to read; an altered " +
-						"file ends the job at an impossible value, or goes unnoticed"},
+					"existence, sizes and shapes only, for graphs that take long to read; an " +
+						"altered file ends the job at an impossible value, or goes unnoticed"},
 			), free,
 				"what is verified of the parts at the start", ""},
 		}},
@@ -73,7 +74,8 @@ func (c *Config) table() []section {
 				word{"none", ""},
 				word{"layer", "LayerNorm before each hidden activation"},
 				word{"batch",
-					"BatchNorm, in training by each stream's minibatch, later by running statistics"},
+					"BatchNorm, in training by each stream's minibatch, later by running " +
+						"statistics"},
 			), 0,
 				"normalisation of the hidden layers", ""},
 			{"activation", oneOf(&c.Job.Model.Activation, "relu",
@@ -108,8 +110,8 @@ func (c *Config) table() []section {
 			{"gcn_norm", oneOf(&c.Job.Model.GCNNorm, "right",
 				word{"right", "the mean over a vertex and its sampled neighbours"},
 				word{"both",
-					"symmetric normalisation by degrees of the whole graph, scaled to estimate sums " +
-						"over all neighbours"},
+					"symmetric normalisation by degrees of the whole graph, scaled to estimate " +
+						"sums over all neighbours"},
 			), 0,
 				"how `gcn` weighs an edge", ""},
 			{"heads", whole(&c.Job.Model.Heads, 2, 1).upTo(mostHeads), 0,
@@ -159,22 +161,27 @@ func (c *Config) table() []section {
 					"relations have `sample.fanouts`",
 				"Other relations have these too ([typed graphs](guide/typed.md)); " +
 					"`sample.eval_fanouts` ignores it."},
-			{"layer_vertices", whole(&c.Drawn.LayerVertices, layerVertices, 1).upTo(graph.MaxVertices), 0,
+			{"layer_vertices",
+				whole(&c.Drawn.LayerVertices, layerVertices, 1).upTo(graph.MaxVertices), 0,
 				"vertices that `ladies` draws for a layer, on average", "`labor` refuses it."},
 			{"shared", boolean(&c.Job.Sample.Numbers.Shared, false), 0,
 				"`poisson` draws, as `labor` does, by random numbers of vertices: neighbours " +
 					"whose number is below their probability",
 				""},
-			{"share", &named[sample.Sharing]{bound[sample.Sharing]{&c.Job.Sample.Numbers.Share, sample.Alone},
+			{"share", &named[sample.Sharing]{
+				bound[sample.Sharing]{&c.Job.Sample.Numbers.Share, sample.Alone},
 				[]word{
 					{"rank", "none"},
 					{"node", "those of a node, which then want the same rows"},
 					{"all",
 						"all: a step's minibatches have the edges of one that large, on any ranks"},
-				}, []sample.Sharing{sample.Alone, sample.InNodes, sample.Together}}, 0,
+				},
+				[]sample.Sharing{sample.Alone, sample.InNodes, sample.Together},
+			}, 0,
 				"ranks that share the numbers of `labor` and `sample.shared`",
 				"Shared noise does not average over ranks ([when](guide/samplers.md))."},
-			{"dependency", whole(&c.Job.Sample.Numbers.Dependency, 1, 1).upTo(sample.MaxDependency), 0,
+			{"dependency",
+				whole(&c.Job.Sample.Numbers.Dependency, 1, 1).upTo(sample.MaxDependency), 0,
 				"`labor`, `sample.shared`: steps for which a vertex keeps its number",
 				"Consecutive minibatches then read mostly the same rows, which caches save."},
 			{"layer_dependency", boolean(&c.Job.Sample.Numbers.Layers, false), 0,
@@ -203,7 +210,8 @@ func (c *Config) table() []section {
 				"`sample.locality_adapt`: sampled edges/s that a rank draws and trains",
 				"In `summary.json`: `computed_edges` / ranks / seconds of `sample`, `forward`, " +
 					"`backward`, `update`."},
-			{"locality_vertices", whole(&c.Job.Locality.Vertices, 8192, 1).upTo(graph.MaxVertices), 0,
+			{"locality_vertices",
+				whole(&c.Job.Locality.Vertices, 8192, 1).upTo(graph.MaxVertices), 0,
 				"`sample.locality`: vertices of each layer but the input layer that are " +
 					"likelier: those with most paths to rows at hand",
 				""},
@@ -212,8 +220,8 @@ func (c *Config) table() []section {
 				word{parallel.DrawDevice, "the GPU, which then holds the topology, or an error"},
 				word{parallel.DrawAuto,
 					"`device` where that can be: with `cuda`, `topology.kind: replicated` and a " +
-						"topology (24 bytes a vertex, 4 an edge) of at most half the device memory " +
-						"that the model leaves"},
+						"topology (24 bytes a vertex, 4 an edge) of at most half the device " +
+						"memory that the model leaves"},
 			), free,
 				"where trained minibatches are drawn ([when](gpu.md#minibatches))",
 				"Minibatches of a GPU have no `blocks_digest`."},
@@ -237,8 +245,8 @@ func (c *Config) table() []section {
 			{"streams", either(&c.Job.StreamPerPart,
 				word{"rank", "each rank"},
 				word{"part",
-					"each part: ranks train their parts' minibatches one by one and add gradients: " +
-						"the same on any number of ranks"},
+					"each part: ranks train their parts' minibatches one by one and add " +
+						"gradients: the same on any number of ranks"},
 			), 0,
 				"what has its own minibatches, seeds and random draws: a stream", ""},
 		}},
@@ -307,18 +315,24 @@ func (c *Config) table() []section {
 			{"patience", whole(&c.Training.Patience, 0, 0), SameEpoch,
 				"validations without improvement after which training stops; 0: never",
 				"Refused where validation gives the metric no value."},
-			{"allreduce", &named[parallel.SumMode]{bound[parallel.SumMode]{&c.Job.Sum, parallel.SumAuto}, []word{
-				{"auto", "`reproducible` up to 64 ranks, and with `train.gradient_dtype: bf16`; else " +
-					"`mpi`"},
-				{"reproducible", "slices are added in rank order: the same bits on every MPI"},
-				{"mpi", "MPI_Iallreduce"},
-			}, []parallel.SumMode{parallel.SumAuto, parallel.SumReproducible, parallel.SumFast}}, 0,
+			{"allreduce", &named[parallel.SumMode]{
+				bound[parallel.SumMode]{&c.Job.Sum, parallel.SumAuto},
+				[]word{
+					{"auto",
+						"`reproducible` up to 64 ranks, and with `train.gradient_dtype: bf16`; " +
+							"else `mpi`"},
+					{"reproducible",
+						"slices are added in rank order: the same bits on every MPI"},
+					{"mpi", "MPI_Iallreduce"},
+				},
+				[]parallel.SumMode{parallel.SumAuto, parallel.SumReproducible, parallel.SumFast},
+			}, 0,
 				"how gradients are added over ranks", ""},
 			{"gradient_dtype", either(&c.Job.HalfGradient,
 				word{"float32", ""},
 				word{"bf16",
-					"half the bytes: ranks round their gradients, and the float32 sum in rank order, " +
-						"at any number of ranks"},
+					"half the bytes: ranks round their gradients, and the float32 sum in rank " +
+						"order, at any number of ranks"},
 			), 0,
 				"type of weight gradients between ranks",
 				"[How](design/34-gradients-in-bf16.md). One rank alone rounds nothing; with GPUs " +
@@ -342,8 +356,9 @@ func (c *Config) table() []section {
 			{"exclude", boolean(&c.Job.Links.Exclude, true), 0,
 				"draw neighbours without a minibatch's links and their reverses",
 				"With `false` the model sees in training what it is to predict."},
-			{"score", oneOf(&c.Job.Links.Score, task.ScoreAuto, word{task.ScoreAuto, "`dot`, or `mlp` where " +
-				"links have labels"}, word{task.Dot, "inner product of the embeddings"},
+			{"score", oneOf(&c.Job.Links.Score, task.ScoreAuto,
+				word{task.ScoreAuto, "`dot`, or `mlp` where links have labels"},
+				word{task.Dot, "inner product of the embeddings"},
 				word{task.Cosine, "that of embeddings of length 1"},
 				word{task.DistMult, "inner product with learned weights of columns"},
 				word{task.MLP,
@@ -357,7 +372,8 @@ func (c *Config) table() []section {
 				"width of embeddings; 0: `model.hidden`", ""},
 			{"scale", number(&c.Job.Links.Scale, 1, above(0).upTo(1e6)), 0,
 				"factor of scores in the loss", "For `cosine`, whose scores are at most 1."},
-			{"eval_negatives", &countOrAll{whole(&c.Job.Links.Judged, 100, 1).upTo(graph.MaxVertices)}, SameEpoch,
+			{"eval_negatives",
+				&countOrAll{whole(&c.Job.Links.Judged, 100, 1).upTo(graph.MaxVertices)}, SameEpoch,
 				"negatives among which validation and test rank a link's target, keyed by the " +
 					"link; or `all`",
 				"Vertices linked from the source are left out."},
@@ -377,12 +393,12 @@ func (c *Config) table() []section {
 			{"sums", oneOf(&c.Sums, SumsOff,
 				word{SumsOff, "rows alone travel"},
 				word{SumsOn,
-					"owners add a vertex's neighbours in one part and send the sum, where that takes " +
-						"fewer bytes ([how](design/26-sums.md)); with vertex types learned rows too " +
-						"(`rgcn`, `sage`)"},
+					"owners add a vertex's neighbours in one part and send the sum, where that " +
+						"takes fewer bytes ([how](design/26-sums.md)); with vertex types learned " +
+						"rows too (`rgcn`, `sage`)"},
 				word{SumsAuto,
-					"`on` if possible and, by some minibatches at the start, faster; `summary.json` " +
-						"says why"},
+					"`on` if possible and, by some minibatches at the start, faster; " +
+						"`summary.json` says why"},
 			), MayChange,
 				"whether owners send sums of rows where the input layer needs only these",
 				"`on` needs `sage`, `gcn`, `gin` or `rgcn`."},
@@ -392,9 +408,9 @@ func (c *Config) table() []section {
 					"one of the ranks that lack a row asks once a step and passes it on " +
 						"([how](design/35-nodes.md))"},
 				word{SumsAuto,
-					"`on` if possible and faster for some minibatches at the start, without cache, " +
-						"sums and pipeline; `summary.json` says why. `infer`, and evaluation in " +
-						"training, take `off`"},
+					"`on` if possible and faster for some minibatches at the start, without " +
+						"cache, sums and pipeline; `summary.json` says why. `infer`, and " +
+						"evaluation in training, take `off`"},
 			), MayChange,
 				"whether ranks of a node fetch rows of other nodes as one",
 				"A row that several ranks want in one step crosses the network once; but a " +
@@ -430,8 +446,8 @@ func (c *Config) table() []section {
 				""},
 			{"leave", oneOf(&c.Job.Cache.Leave, policy.LeaveUnused,
 				word{policy.LeaveScore,
-					"those whose score has decayed to `cache.gamma` to the power of `cache.delta`, " +
-						"as in MassiveGNN"},
+					"those whose score has decayed to `cache.gamma` to the power of " +
+						"`cache.delta`, as in MassiveGNN"},
 				word{policy.LeaveUnused, "those not read since the last round"},
 			), free,
 				"`prefetch`: rows that may leave in a round",
@@ -442,10 +458,15 @@ func (c *Config) table() []section {
 				bare(policy.Initial())...,
 			), free,
 				"`prefetch`: ranking of the first rows", ""},
-			{"scores", &named[cache.Layout]{bound[cache.Layout]{&c.Job.Cache.Layout, cache.LayoutAuto}, []word{
-				{"auto", "the smaller one"}, {"dense", "4 bytes a vertex"},
-				{"compact", "8 bytes a candidate"},
-			}, []cache.Layout{cache.LayoutAuto, cache.LayoutDense, cache.LayoutCompact}}, free,
+			{"scores", &named[cache.Layout]{
+				bound[cache.Layout]{&c.Job.Cache.Layout, cache.LayoutAuto},
+				[]word{
+					{"auto", "the smaller one"},
+					{"dense", "4 bytes a vertex"},
+					{"compact", "8 bytes a candidate"},
+				},
+				[]cache.Layout{cache.LayoutAuto, cache.LayoutDense, cache.LayoutCompact},
+			}, free,
 				"`prefetch`: layout of the scoreboard", ""},
 			{"window", whole(&c.Job.Cache.Window, 0, 0), free,
 				"`lookahead`: minibatches known in advance, perhaps of later epochs",
@@ -456,27 +477,28 @@ func (c *Config) table() []section {
 			{"placement", oneOf(&c.Job.Cache.Placement, policy.PlacementOwn,
 				word{policy.PlacementOwn, "every rank keeps its best rows"},
 				word{policy.PlacementGroup,
-					"the ranks of a node divide rows and read each other's caches; `/dev/shm` must " +
-						"have room for static ones, dynamic ones need `exchange.nodes: on`"},
+					"the ranks of a node divide rows and read each other's caches; `/dev/shm` " +
+						"must have room for static ones, dynamic ones need `exchange.nodes: on`"},
 				word{policy.PlacementParts,
-					"as `group`, but each rank keeps rows of its own parts: a baseline, only with " +
-						"`cache.source: files`"},
+					"as `group`, but each rank keeps rows of its own parts: a baseline, only " +
+						"with `cache.source: files`"},
 			), free,
 				"where the rows of a cache lie", ""},
 			{"peer_cost", costOrAuto(&c.Job.Cache.PeerCost), free,
-				"static, placement `group`: cost of a peer's row / cost of a row that no cache of " +
-					"the node holds",
+				"static, placement `group`: cost of a peer's row / cost of a row that no cache " +
+					"of the node holds",
 				"0 spreads rows as widely as possible, 1 gives every rank the same; in between, " +
 					"all keep the hottest and one rank each of the others. `auto` measures it at " +
 					"the start; a number places rows alike in all runs."},
 			{"source", oneOf(&c.Job.Cache.Source, policy.SourceOwners,
 				word{policy.SourceOwners,
-					"the ranks that own them; those of the same node are read in memory without a " +
-						"cache"},
+					"the ranks that own them; those of the same node are read in memory without " +
+						"a cache"},
 				word{policy.SourceFiles,
-					"the feature files of all parts, mapped by every rank, for features larger than " +
-						"a node's memory ([more](guide/tuning-the-cache.md#caches-of-a-node)): " +
-						"nothing is sent, and caches may hold any row"},
+					"the feature files of all parts, mapped by every rank, for features larger " +
+						"than a node's memory " +
+						"([more](guide/tuning-the-cache.md#caches-of-a-node)): nothing is sent, " +
+						"and caches may hold any row"},
 			), free,
 				"where rows that no cache holds come from", ""},
 		}},
@@ -493,7 +515,8 @@ func (c *Config) table() []section {
 		{name: "topology", keys: []*Key{
 			{"kind", either(&c.Job.Partitioned,
 				word{"replicated",
-					"every rank sees the whole topology, one copy a node; features are partitioned"},
+					"every rank sees the whole topology, one copy a node; features are " +
+						"partitioned"},
 				word{"partitioned",
 					"every rank holds its own vertices' in-edges and asks owners of others for " +
 						"draws: two collectives for each hop after the first " +
@@ -527,7 +550,8 @@ func (c *Config) table() []section {
 				"0: all CPUs that the launcher bound the rank to, divided where ranks share " +
 					"them. Not for `cuda`."},
 			{"gpu_rows", share(&c.Compute.GPU.Rows), free,
-				"`cuda`: how many rows of the own parts, hottest first, lie in device memory; 0: none",
+				"`cuda`: how many rows of the own parts, hottest first, lie in device memory; 0: " +
+					"none",
 				"`auto`: as many as fit half of what the model leaves."},
 			{"gpu_reads", oneOf(&c.Compute.GPU.Reads, residence.ReadsAuto,
 				word{residence.ReadsAuto, "the faster one, measured at the start"},
@@ -554,12 +578,13 @@ func (c *Config) table() []section {
 					"with these"},
 				word{string(parallel.ShuffleStaged), "between the hosts, through pinned memory"},
 			), free,
-				"`cuda`, where ranks share minibatches or hold columns: how rows between layers travel",
+				"`cuda`, where ranks share minibatches or hold columns: how rows between layers " +
+					"travel",
 				""},
 			{"gemm", oneOf(&c.Compute.GEMM, "auto",
 				word{"auto",
-					"what `HALOGNN_GEMM` names, else oneDNN if it can be loaded (on x86-64), else " +
-						"OpenBLAS"},
+					"what `HALOGNN_GEMM` names, else oneDNN if it can be loaded (on x86-64), " +
+						"else OpenBLAS"},
 				word{"onednn", "oneDNN 2 or 3 (`libdnnl.so` or `HALOGNN_ONEDNN_LIB`)"},
 				word{"openblas", "the linked BLAS"},
 				word{"go", "gonum's plain Go, to compare with"},
@@ -570,8 +595,9 @@ func (c *Config) table() []section {
 			{"precision", oneOf(&c.Compute.Precision, "float32",
 				word{"float32", ""},
 				word{"bf16",
-					"factors are rounded to bfloat16 (nearest, ties to even), and rows that layers " +
-						"read stored so; sums, weights, optimizer state and all else stay float32"},
+					"factors are rounded to bfloat16 (nearest, ties to even), and rows that " +
+						"layers read stored so; sums, weights, optimizer state and all else stay " +
+						"float32"},
 				word{"tf32", "likewise with TF32, whose significand has 11 bits, not 8; a GPU's " +
 					"tensor cores may cut the rest off"},
 			), SameEpoch,
@@ -664,15 +690,15 @@ func policies() (words []word) {
 			"`cache.chosen` of `summary.json` says why"})
 }
 
-const cacheDoc = `A cache keeps copies of remote rows. A *static* one is filled before the first step
-with the rows that a ranking puts first, ties by out-degree, then id; a *dynamic* one decides at
-every step which fetched rows stay, and serves no evaluation or inference. No policy changes a
-number of the training, except with ` + "`sample.locality`" + `. If all ranks are on one node there
-is no cache, unless ` + "`cache.source`" + ` is ` + "`files`" + `.`
+const cacheDoc = "A cache keeps copies of remote rows. A *static* one is filled before the first " +
+	"step\nwith the rows that a ranking puts first, ties by out-degree, then id; a *dynamic* one " +
+	"decides at\nevery step which fetched rows stay, and serves no evaluation or inference. No " +
+	"policy changes a\nnumber of the training, except with `sample.locality`. If all ranks are " +
+	"on one node there\nis no cache, unless `cache.source` is `files`."
 
-const linksDoc = `Only for tasks of [links](guide/links.md). A minibatch has ` + "`sample.batch`" + ` links,
-whose ends and negatives are its seeds. Links with labels use only ` + "`exclude`, `score`, `width`" + `
-and ` + "`graph`" + `.`
+const linksDoc = "Only for tasks of [links](guide/links.md). A minibatch has `sample.batch` " +
+	"links,\nwhose ends and negatives are its seeds. Links with labels use only `exclude`, " +
+	"`score`, `width`\nand `graph`."
 
 const checkpointDoc = `[How a run goes on](checkpoints.md).`
 

@@ -43,7 +43,8 @@ func TestRowsInPlaceGiveTheSameBits(t *testing.T) {
 		{model: nn.Config{Kind: "gin", Norm: "none", Hidden: 41}, of: compute.PrecisionBF16},
 		{model: nn.Config{Kind: "gin", Norm: "layer", Hidden: 40, Jumping: nn.JumpCat}},
 	} {
-		// chunks of some 100 vertices, chunks in files, and chunks of 512 or more that are multiplied together
+		// chunks of some 100 vertices, chunks in files, and chunks of 512 or more that are
+		// multiplied together
 		small := 16000
 		for _, at := range []struct {
 			dir   string

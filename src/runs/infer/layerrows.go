@@ -221,7 +221,8 @@ func (s Passes) CheckScratch() error {
 }
 
 // checkScratchDir returns an error if no file can be made in dir, or if dir has no room for files
-// of the given number of bytes. So a job finds out before it trains. The disk may still fill up later.
+// of the given number of bytes. So a job finds out before it trains. The disk may still fill up
+// later.
 func checkScratchDir(dir string, bytes int64) error {
 	if dir == "" {
 		return nil

@@ -92,10 +92,11 @@ type ranking struct {
 // RankLinks ranks the rank's links of a split, 1 for validation and 2 for test, among candidates:
 // links with the same source and another target. The argument own has the embeddings [own vertices,
 // Out]. The candidates of a link are those in the argument given. If it is nil, they are
-// Job.Links.Judged vertices, drawn with the link's original ids as the only key, or, if
-// Judged is 0, all vertices. Vertices that were not given are left out if they have a link or edge with the source,
-// in either direction and in any split. A link without candidates is not ranked. If some candidates
-// have the same score as the link, its rank is the mean of its best and worst possible rank.
+// Job.Links.Judged vertices, drawn with the link's original ids as the only key, or, if Judged is
+// 0, all vertices. Vertices that were not given are left out if they have a link or edge with the
+// source, in either direction and in any split. A link without candidates is not ranked. If some
+// candidates have the same score as the link, its rank is the mean of its best and worst possible
+// rank.
 //
 // It returns every metric over all ranks; AUC and average precision count one negative for each
 // link. If a score of a link or of its first candidate is not finite, it returns nn.ErrDiverged.

@@ -90,15 +90,18 @@ func EfficiencyOf(ranks []RankTime, epochs int, why string) Efficiency {
 		why = "the system does not report the processor time of a rank"
 	}
 	if why != "" {
-		for _, key := range []string{"load_balance", "communication_efficiency", "parallel_efficiency",
-			"computation_seconds"} {
+		for _, key := range []string{
+			"load_balance", "communication_efficiency", "parallel_efficiency",
+			"computation_seconds",
+		} {
 			e.NoValue[key] = why
 		}
 		return e
 	}
 	mean := computed / cpus
 	set := func(x float64) *float64 { return &x }
-	e.LoadBalance, e.Communication, e.Parallel = set(mean/most), set(most/elapsed), set(mean/elapsed)
+	e.LoadBalance, e.Communication = set(mean/most), set(most/elapsed)
+	e.Parallel = set(mean / elapsed)
 	e.ComputationSeconds = set(computed / float64(epochs))
 	t := ranks[slowest]
 	e.Slowest = &SlowestRank{Rank: slowest, Seconds: t.Elapsed / float64(epochs),
@@ -131,6 +134,6 @@ func (e *Efficiency) Sentence() string {
 	if len(parts) == 0 {
 		return text + "."
 	}
-	return fmt.Sprintf("%s; of the %.3g s of an epoch its training thread spends %s.", text, s.Seconds,
-		strings.Join(parts, ", "))
+	return fmt.Sprintf("%s; of the %.3g s of an epoch its training thread spends %s.", text,
+		s.Seconds, strings.Join(parts, ", "))
 }

@@ -26,11 +26,13 @@ func TestEfficiency(t *testing.T) {
 			t.Errorf("%s: %v, want %g", name, x.got, x.want)
 		}
 	}
-	if got := e.Sentence(); got != "Rank 1 works longest, 80 % of its CPUs' time; of the 5 s of an epoch "+
-		"its training thread spends forward 60 %, wait 30 %." {
+	want := "Rank 1 works longest, 80 % of its CPUs' time; of the 5 s of an epoch its training " +
+		"thread spends forward 60 %, wait 30 %."
+	if got := e.Sentence(); got != want {
 		t.Error(got)
 	}
-	e = EfficiencyOf([]RankTime{{Elapsed: 10, Useful: 10, CPUs: 1}, {Elapsed: 10, Useful: 1, CPUs: 7}}, 1, "")
+	e = EfficiencyOf(
+		[]RankTime{{Elapsed: 10, Useful: 10, CPUs: 1}, {Elapsed: 10, Useful: 1, CPUs: 7}}, 1, "")
 	if math.Abs(*e.Parallel-17.0/80) > 1e-12 || math.Abs(*e.LoadBalance-0.2125) > 1e-12 {
 		t.Errorf("unequal ranks: parallel %g, balance %g", *e.Parallel, *e.LoadBalance)
 	}

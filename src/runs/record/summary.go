@@ -284,7 +284,8 @@ func (s *Summary) Print(w io.Writer) error {
 			MetricText(s.MetricName, s.ValidMetric)},
 	}
 	if s.MajorityAccuracy != nil {
-		rows = append(rows, []string{"majority class", MetricText(task.Accuracy, *s.MajorityAccuracy)})
+		rows = append(rows,
+			[]string{"majority class", MetricText(task.Accuracy, *s.MajorityAccuracy)})
 	}
 	rows = append(rows, [][]string{
 		{"train loss (last epoch)", fmt.Sprintf("%.4f", s.TrainLoss)},

@@ -227,10 +227,10 @@ func timed(r *Run) bool {
 
 // equalWork groups runs that differ only in ranks and in keys for which the function ignored
 // returns true. The runs of a group have the same graph and parts, the same pretended nodes, and
-// the same number of threads a rank. A group on one number of ranks joins a group with another batch
-// size if the steps of both have the same number of seeds on all ranks. A group on several numbers
-// of ranks joins no other: it may be a weak study, which would lose a point to a strong study with
-// the same number of seeds.
+// the same number of threads a rank. A group on one number of ranks joins a group with another
+// batch size if the steps of both have the same number of seeds on all ranks. A group on several
+// numbers of ranks joins no other: it may be a weak study, which would lose a point to a strong
+// study with the same number of seeds.
 func equalWork(runs []*Run, ignored func(key string) bool) (all [][]*Run) {
 	same := groups(runs, func(a, b *Run) bool { return alike(a, b, ignored) })
 	// groups on several numbers of ranks come first, so that the order of the runs does not matter

@@ -22,12 +22,20 @@ var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 {{.Head}}<style>
 p.verdict { font-size: 1.15rem; margin: .3rem 0; overflow-wrap: anywhere; }
 p.warning { border-left: 4px solid var(--c1); padding-left: .6rem; overflow-wrap: anywhere; }
-section { min-width: 0; } .words th, .words td { text-align: left; white-space: normal; vertical-align: top; max-width: 22rem; overflow-wrap: anywhere; }
+section { min-width: 0; }
+.words th, .words td { text-align: left; white-space: normal; vertical-align: top;
+ max-width: 22rem; overflow-wrap: anywhere; }
 div.plots { display: grid; grid-template-columns: minmax(0, 1fr); column-gap: 2.5rem; }
-@media screen and (min-width: 64rem) { div.plots { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
-details { margin: .35rem 0; } summary { cursor: pointer; } details.fold > summary { font-weight: 600; padding: .3rem 0; border-bottom: 1px solid var(--rule); overflow-wrap: anywhere; }
+@media screen and (min-width: 64rem) {
+ div.plots { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+}
+details { margin: .35rem 0; } summary { cursor: pointer; }
+details.fold > summary { font-weight: 600; padding: .3rem 0; border-bottom: 1px solid var(--rule);
+ overflow-wrap: anywhere; }
 .only { font-size: .9rem; color: var(--soft); } .only div { max-height: 24rem; }
-pre { background: var(--stripe); padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 24rem; overflow-y: auto; } button.copy { float: right; margin: .5rem; }
+pre { background: var(--stripe); padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere;
+ max-height: 24rem; overflow-y: auto; }
+button.copy { float: right; margin: .5rem; }
 @media print { .only, button { display: none; } pre { max-height: none; } }
 </style>
 </head>
@@ -52,7 +60,8 @@ pre { background: var(--stripe); padding: .6rem; white-space: pre-wrap; overflow
 </section>
 {{end}}
 </div>
-{{range .Tables}}<details class="fold{{if .Words}} words{{end}}" id="{{.ID}}"{{if .Open}} open=""{{end}}>
+{{range .Tables -}}
+<details class="fold{{if .Words}} words{{end}}" id="{{.ID}}"{{if .Open}} open=""{{end}}>
 <summary>{{.Title}}{{if .Zeros}}: nothing but zeros{{end}}</summary>
 {{template "table" .}}
 {{if .Note}}<p class="note">{{.Note}}</p>{{end}}

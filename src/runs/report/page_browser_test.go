@@ -37,27 +37,36 @@ async function look(width) {
   const page = frame.contentDocument, say = what => faults.push(width + ': ' + what);
   frame.contentWindow.onerror = say;
   for (const d of page.querySelectorAll('details')) d.open = true;
-  for (let i = 0; i < 20 && page.querySelectorAll('.uplot').length < page.querySelectorAll('.curves').length; i++) await until(200);
+  const drawing = () =>
+    page.querySelectorAll('.uplot').length < page.querySelectorAll('.curves').length;
+  for (let i = 0; i < 20 && drawing(); i++) await until(200);
   await until(200);
-  if (page.documentElement.scrollWidth > width) say('the page is ' + page.documentElement.scrollWidth + ' wide');
+  const wide = page.documentElement.scrollWidth;
+  if (wide > width) say('the page is ' + wide + ' wide');
   const plots = page.querySelectorAll('.curves'), drawn = page.querySelectorAll('.uplot canvas');
   if (plots.length !== drawn.length) say(drawn.length + ' of ' + plots.length + ' plots');
   for (const e of page.querySelectorAll('.uplot, .bar, p, summary, h1, h2')) {
     const box = e.getBoundingClientRect();
-    if (box.right > width + 1 || box.left < -1) say(e.tagName + ' ' + e.className + ' leaves the page: ' + e.textContent.slice(0, 40));
+    const of = e.tagName + ' ' + e.className, text = e.textContent.slice(0, 40);
+    if (box.right > width + 1 || box.left < -1) say(of + ' leaves the page: ' + text);
   }
   const over = page.querySelector('.u-over'), box = over.getBoundingClientRect();
-  const move = (type, x) => over.dispatchEvent(new MouseEvent(type, {clientX: box.left + x, clientY: box.top + 9, button: 0, bubbles: true}));
+  const move = (type, x) => over.dispatchEvent(new MouseEvent(type, {
+    clientX: box.left + x, clientY: box.top + 9, button: 0, bubbles: true,
+  }));
   move('mouseenter', 9);
   move('mousemove', box.width - 9);
   await until(100);
-  const values = [...over.closest('.uplot').querySelectorAll('.u-legend tr:not(.aside) .u-value')].map(e => e.textContent);
-  if (!values.slice(1).every(v => /^[0-9.]+$/.test(v))) say('values under the pointer are ' + values);
+  const legend = over.closest('.uplot').querySelectorAll('.u-legend tr:not(.aside) .u-value');
+  const values = [...legend].map(e => e.textContent), number = v => /^[0-9.]+$/.test(v);
+  if (!values.slice(1).every(number)) say('values under the pointer are ' + values);
   const name = page.querySelectorAll('.u-legend th')[1];
   name.click();
   await until(50);
   if (!name.parentNode.classList.contains('u-off')) say('a click on a name hides nothing');
-  const head = page.querySelector('#runs th:nth-child(2)'), column = () => [...page.querySelectorAll('#runs tbody tr')].map(r => parseFloat(r.cells[1].textContent)).filter(isFinite);
+  const head = page.querySelector('#runs th:nth-child(2)');
+  const column = () => [...page.querySelectorAll('#runs tbody tr')]
+    .map(r => parseFloat(r.cells[1].textContent)).filter(isFinite);
   for (const sign of [-1, 1]) {
     head.click();
     const all = column();

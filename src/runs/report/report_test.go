@@ -227,7 +227,13 @@ func TestLoadWhatIsHardlyThere(t *testing.T) {
 		{"numbers as text", map[string]string{"config.yaml": "",
 			"metrics.jsonl": `{"kind":"epoch","epoch":"1","seconds":1}` + "\n"}, "",
 			`has no number "epoch"`},
-		{"an epoch and no step", map[string]string{"config.yaml": "", "metrics.jsonl": `{"kind":"epoch","epoch":1,"seconds":1,"ranks":[null,3],"phase_seconds":7}` + "\n"}, "", ""},
+		{"an epoch and no step",
+			map[string]string{
+				"config.yaml": "",
+				"metrics.jsonl": `{"kind":"epoch","epoch":1,"seconds":1,"ranks":[null,3],` +
+					`"phase_seconds":7}` + "\n",
+			},
+			"", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runs, err := Load([]string{write(t, c.files)})

@@ -144,16 +144,20 @@ func TestAbsurdNumbers(t *testing.T) {
 	dir := t.TempDir()
 	var log strings.Builder
 	for i, x := range []string{"1e308", "-1e308", "1e-320", "0", "-5", "1e99"} {
-		fmt.Fprintf(&log,
-			`{"kind":"step","epoch":%d,"step":0,"loss":%s,"cache_hits":%[2]s,"fetched_rows":%[2]s,"evictions":%[2]s}`+"\n", i, x)
-		fmt.Fprintf(&log,
-			`{"kind":"epoch","epoch":%[2]s,"seconds":%[2]s,"loss":%[2]s,"wait_fraction":%[2]s,"remote_rows":%[2]s,"phase_seconds":{"wait":%[2]s},"ranks":[{"remote_rows":%[2]s},{"remote_rows":%[2]s}]}`+"\n", i, x)
+		fmt.Fprintf(&log, `{"kind":"step","epoch":%d,"step":0,"loss":%s,"cache_hits":%[2]s,`+
+			`"fetched_rows":%[2]s,"evictions":%[2]s}`+"\n", i, x)
+		fmt.Fprintf(&log, `{"kind":"epoch","epoch":%[2]s,"seconds":%[2]s,"loss":%[2]s,`+
+			`"wait_fraction":%[2]s,"remote_rows":%[2]s,"phase_seconds":{"wait":%[2]s},`+
+			`"ranks":[{"remote_rows":%[2]s},{"remote_rows":%[2]s}]}`+"\n", i, x)
 		fmt.Fprintf(&log, `{"kind":"eval","epoch":%d,"valid_metric":%s}`+"\n", i, x)
 	}
 	for name, text := range map[string]string{
-		"config.yaml": "cache:\n  policy: vip\n", "metrics.jsonl": log.String(),
-		"summary.json": `{"ranks":1e300,"peak_rss_bytes":1e308,"memory":{"a":1e308,"b":-1},"remote_rows_per_step":3,"expected_remote_rows_per_step":0,"hit_rate":-1e308,` +
-			`"time_model":{"step":1e99,"depth":-5,"t_base":1e308,"t_prefetch":-3,"first_step":"soon"}}`,
+		"config.yaml":   "cache:\n  policy: vip\n",
+		"metrics.jsonl": log.String(),
+		"summary.json": `{"ranks":1e300,"peak_rss_bytes":1e308,"memory":{"a":1e308,"b":-1},` +
+			`"remote_rows_per_step":3,"expected_remote_rows_per_step":0,"hit_rate":-1e308,` +
+			`"time_model":{"step":1e99,"depth":-5,"t_base":1e308,"t_prefetch":-3,` +
+			`"first_step":"soon"}}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)

@@ -198,7 +198,8 @@ func TestCollectivesMustBeEqual(t *testing.T) {
 	}
 	all.each = append(all.each, share{Collectives: 33})
 	err := all.sameCollectives()
-	if err == nil || !strings.Contains(err.Error(), "rank 0 has started 36, but rank 2 has started 33") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "rank 0 has started 36, but rank 2 has started 33") {
 		t.Errorf("36, 36 and 33 collectives: %v", err)
 	}
 }

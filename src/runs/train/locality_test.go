@@ -252,6 +252,9 @@ func TestLocalityIsSimulatedRowForRow(t *testing.T) {
 // What follows from minibatches that depend on it is refused by name, before any training.
 func TestLocalityIsRefused(t *testing.T) {
 	shards := generatedIn(t, 2)
+	shared := func(o *Options) {
+		o.Mode = job.Mode{Name: parallel.ModeSplit, Sharing: sample.Together}
+	}
 	for want, change := range map[string]func(o *Options){
 		"cannot be combined with cache.policy lookahead, because it samples": func(o *Options) {
 			o.Cache.Policy = policy.Lookahead
@@ -268,9 +271,7 @@ func TestLocalityIsRefused(t *testing.T) {
 		"which cannot be combined with cache.peer_cost auto": func(o *Options) {
 			o.Cache.Placement, o.Cache.PeerCost = policy.PlacementGroup, policy.MeasuredPeerCost
 		},
-		"cannot be combined with sample.locality, because a minibatch that ranks share": func(o *Options) {
-			o.Mode = job.Mode{Name: parallel.ModeSplit, Sharing: sample.Together}
-		},
+		"cannot be combined with sample.locality, because a minibatch that ranks share": shared,
 		"cannot be combined with sample.kind neighbour, because it draws all": func(o *Options) {
 			o.Sample.Kind = sample.Neighbour
 		},

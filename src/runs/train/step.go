@@ -193,11 +193,11 @@ func (r *run) record(of *stepUnderWay, stats task.Stats) {
 func (r *run) line(of *stepUnderWay, stats task.Stats) record.Step {
 	share := r.share(stats.Sums)
 	line := record.Step{
-		Kind: record.KindStep, Time: record.Now(), Epoch: r.epoch, Step: of.number, Loss: stats.Loss,
-		LossBits: fmt.Sprintf("%08x", math.Float32bits(float32(stats.Loss))), LR: of.lr,
-		Seeds: of.seeds, Accuracy: accuracy(r.s.Task, share),
-		WaitSeconds: of.waiting.Seconds(),
-		Collectives: of.rows.Collectives, Rows: r.rowsOf(of.rows),
+		Kind: record.KindStep, Time: record.Now(), Epoch: r.epoch, Step: of.number,
+		Loss: stats.Loss, LossBits: fmt.Sprintf("%08x", math.Float32bits(float32(stats.Loss))),
+		LR: of.lr, Seeds: of.seeds, Accuracy: accuracy(r.s.Task, share),
+		WaitSeconds: of.waiting.Seconds(), Collectives: of.rows.Collectives,
+		Rows: r.rowsOf(of.rows),
 	}
 	if r.s.Task.Ranks {
 		line.MRR = &share

@@ -388,7 +388,8 @@ func foldedStep(t *testing.T, s *shard.Shards, r *run, f *nn.Folding) ([]float32
 		if _, err := model.Forward(&b); err != nil {
 			return nil, err
 		}
-		want := fmt.Sprintf("the features of vertex type %s, at row %d", s.Schema.Types[kind], x.Rows-1)
+		want := fmt.Sprintf("the features of vertex type %s, at row %d",
+			s.Schema.Types[kind], x.Rows-1)
 		if fault := model.FirstFault(); !strings.HasPrefix(fault.What, want) {
 			t.Errorf("a NaN in %s is found in %s", want, fault.What)
 		}

@@ -16,9 +16,10 @@ import (
 )
 
 // The memory of a rank, with as many vertices and rows for each, grows no faster than the number of
-// ranks K: the second difference of its bytes over K, 2K and 4K, of the mean rank, is less than that
-// of an array of K^2 words of 4 bytes. Nor do the arrays of any one call on the Go heap, of whatever
-// rank, have K^2 such words in the mean. What a single rank takes outside the heap counts only in the mean of all.
+// ranks K: the second difference of its bytes over K, 2K and 4K, of the mean rank, is less than
+// that of an array of K^2 words of 4 bytes. Nor do the arrays of any one call on the Go heap, of
+// whatever rank, have K^2 such words in the mean. What a single rank takes outside the heap counts
+// only in the mean of all.
 func TestMemoryOfARankGrowsNoFasterThanRanks(t *testing.T) {
 	race.Alone(t)
 	if testing.Short() {
@@ -46,8 +47,8 @@ func TestMemoryOfARankGrowsNoFasterThanRanks(t *testing.T) {
 				heap, outside = append(heap, of.heap), append(outside, of.outside)
 				square = append(square, words(k))
 				if k == 256 && of.largest >= words(k) {
-					t.Errorf("an array has %.0f bytes: a word for each pair of %d ranks", of.largest,
-						k)
+					t.Errorf("an array has %.0f bytes: a word for each pair of %d ranks",
+						of.largest, k)
 				}
 			}
 			// 0 for a + b K; arrays outside the heap take whole pages, so it is never quite 0
