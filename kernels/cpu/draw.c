@@ -91,9 +91,11 @@ typedef unsigned lanes;
 
 /* For a mask of kept lanes: the number of the lane from which each kept lane comes, a byte for
  * each. */
-#define FROM(m, k) ((uint64_t)((m) >> (k) & 1) * (k) << 8 * __builtin_popcount((m) & ((1 << (k)) - 1)))
+#define FROM(m, k) \
+    ((uint64_t)((m) >> (k) & 1) * (k) << 8 * __builtin_popcount((m) & ((1 << (k)) - 1)))
 #define KEPT(m) \
-    FROM(m, 0) | FROM(m, 1) | FROM(m, 2) | FROM(m, 3) | FROM(m, 4) | FROM(m, 5) | FROM(m, 6) | FROM(m, 7)
+    FROM(m, 0) | FROM(m, 1) | FROM(m, 2) | FROM(m, 3) | \
+    FROM(m, 4) | FROM(m, 5) | FROM(m, 6) | FROM(m, 7)
 #define KEPT4(m) KEPT(m), KEPT(m + 1), KEPT(m + 2), KEPT(m + 3)
 #define KEPT16(m) KEPT4(m), KEPT4(m + 4), KEPT4(m + 8), KEPT4(m + 12)
 #define KEPT64(m) KEPT16(m), KEPT16(m + 16), KEPT16(m + 32), KEPT16(m + 48)

@@ -1,6 +1,6 @@
 // Attention: softmax over segments of edges, and sums weighted by head. Sums over edges run in edge
-// order, so nothing depends on the mapping. Where a sum runs along a head, a group of lanes, as many
-// as fit the head, shares its columns and adds them as a tree.
+// order, so nothing depends on the mapping. Where a sum runs along a head, a group of lanes, as
+// many as fit the head, shares its columns and adds them as a tree.
 #include "exp.cuh"
 #include "reduce.cuh"
 #include "runs.cuh"

@@ -67,8 +67,8 @@ __global__ void product(float *out, int64_t rows, int64_t cols, int64_t inner, c
     }
 }
 
-// One thread makes column k of OUTPUTS rows of  dw_g[j,k] = sum of dy[r,j] x[r,k] over the rows r of
-// group g, in order.
+// One thread makes column k of OUTPUTS rows of  dw_g[j,k] = sum of dy[r,j] x[r,k] over the rows r
+// of group g, in order.
 template <typename D, typename X>
 __global__ void weights(float *dw, int64_t o, int64_t f, const D *dy, const X *x, grouping all) {
     const int64_t at = item(), k = at % f, parts = (o + OUTPUTS - 1) / OUTPUTS;

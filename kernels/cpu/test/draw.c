@@ -27,7 +27,8 @@ static outputs draw(const halognn_cpu *k, const input *in, int table, int places
     memset(positions, 0, (size_t)(edges + 1) * 8);
     for (int64_t i = 0, at = 0, done; i < n;) {
         for (int plain = 0; plain < 2 && i < n; plain++) {
-            halognn_draw_least(plain ? halognn_cpu_open("scalar") : k, &done, drawn + at, edges - at,
+            halognn_draw_least(plain ? halognn_cpu_open("scalar") : k, &done,
+                               drawn + at, edges - at,
                                places ? positions + at : NULL, plain ? 1 : n - i,
                                in->indptr + i, degree + i, FANOUT, in->indices, in->edges, of);
             for (; done > 0; done--, i++)

@@ -85,8 +85,8 @@ static outputs elu(const halognn_cpu *k, const input *in, uint32_t threshold, in
     for (int64_t r = 0; r < in->s->segments; r++)
         vertices[r] = (int32_t)(r * 48611 % 2147483647);
     if (backward)
-        halognn_elu_backward(k, o.at[0], in->s->segments, in->s->cols, of_floats(in->dy), threshold, scale, 77,
-                             vertices);
+        halognn_elu_backward(k, o.at[0], in->s->segments, in->s->cols, of_floats(in->dy),
+                             threshold, scale, 77, vertices);
     else
         halognn_elu(k, o.at[0], in->s->segments, in->s->cols, threshold, scale, 77, vertices);
     free(vertices);

@@ -141,7 +141,8 @@ static outputs max_backward(const halognn_cpu *k, const input *in) {
 static outputs sum(const halognn_cpu *k, const input *in, int weighted, int add) {
     const outputs o = one(in->cells, in->x);
     halognn_segment_sum(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
-                        weighted ? in->weights : NULL, of_floats(in->h), of_floats(NULL), 0, NULL, add);
+                        weighted ? in->weights : NULL, of_floats(in->h),
+                        of_floats(NULL), 0, NULL, add);
     return o;
 }
 static outputs sum_bf16_add(const halognn_cpu *k, const input *in) {
@@ -154,7 +155,8 @@ static outputs sum_bf16_add(const halognn_cpu *k, const input *in) {
 static outputs sum_own(const halognn_cpu *k, const input *in) {
     const outputs o = one(in->cells, in->x);
     halognn_segment_sum(k, wide(o.at[0]), in->s->segments, in->s->cols, in->indptr, in->indices,
-                        NULL, of_floats(in->h), of_floats(in->dy), in->s->segments / 2, in->gamma, 1);
+                        NULL, of_floats(in->h),
+                        of_floats(in->dy), in->s->segments / 2, in->gamma, 1);
     return o;
 }
 static outputs sum_own_to_bf16(const halognn_cpu *k, const input *in) {

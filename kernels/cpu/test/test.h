@@ -46,8 +46,8 @@ typedef struct {
 } test;
 
 /* A table for each family; the last test has no name. */
-extern const test draw_tests[], rows_tests[], segment_tests[], pointwise_tests[], attention_tests[], norm_tests[],
-    optimizer_tests[];
+extern const test draw_tests[], rows_tests[], segment_tests[], pointwise_tests[],
+    attention_tests[], norm_tests[], optimizer_tests[];
 
 int test_products(void); /* returns the number of failures */
 

@@ -28,7 +28,8 @@ func TestTry(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock()
-	if err := explained(unix.ENOLCK); !errors.Is(err, unix.ENOLCK) || !strings.Contains(err.Error(), "-o flock") {
+	if err := explained(unix.ENOLCK); !errors.Is(err, unix.ENOLCK) ||
+		!strings.Contains(err.Error(), "-o flock") {
 		t.Errorf("no locks: %v", err)
 	}
 }

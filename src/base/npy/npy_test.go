@@ -252,7 +252,8 @@ func TestZipNoticesDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer z.Close()
-	if _, _, err := ZipRead[float32](z, "x"); err == nil || !strings.Contains(err.Error(), "checksum") {
+	if _, _, err := ZipRead[float32](z, "x"); err == nil ||
+		!strings.Contains(err.Error(), "checksum") {
 		t.Errorf("a flipped bit: %v", err)
 	}
 	if _, err := OpenZip("testdata/c.npy"); err == nil {

@@ -16,7 +16,8 @@ import (
 // of the minibatch.
 //
 //	[
-//	{"name":"sample","cat":"train","ph":"X","ts":12.345,"dur":6.7,"pid":0,"tid":100,"args":{"item":3,"epoch":1,"step":3}},
+//	{"name":"sample","cat":"train","ph":"X","ts":12.345,"dur":6.7,"pid":0,"tid":100,
+//	 "args":{"item":3,"epoch":1,"step":3}},
 //
 // Only Close ends the list, but readers of the format accept a list without its end, so the trace
 // of a killed run is usable. A nil Recorder records nothing. Many goroutines may use a Recorder at

@@ -71,7 +71,7 @@ type Counters struct {
 	ServedSums int64 `json:"served_sums,omitzero"`
 	// rows that this rank read for others: those that it sent, and those that it added, as often
 	ServedReads int64 `json:"read_for_others,omitzero"`
-	// collectives started: ids with their counts, rows, one each, and those of Sampling and Shuffles
+	// collectives started: ids with their counts, rows, one each; those of Sampling and Shuffles
 	Collectives int64 `json:"collectives,omitzero"`
 	// counts sent, one for each rank that is asked
 	CountBytes int64 `json:"count_bytes,omitzero"`

@@ -6,14 +6,14 @@ const (
 	// rows of the node's parts (a run: own and peer parts), and of their edges if the model reads
 	// these; one copy a node. With `parallel.mode: push-pull` also the rank's columns of all rows
 	MemFeatures = "features"
-	// indptr, indices, labels, what edges weigh; one copy a node. With `topology.kind: partitioned` of
-	// the rank's own vertices alone
+	// indptr, indices, labels, what edges weigh; one copy a node. With `topology.kind: partitioned`
+	// of the rank's own vertices alone
 	MemTopology = "topology"
 	// original ids and splits; one copy a node
 	MemIDs = "ids"
 	// for each of `pipeline.workers` a vertex map: 4 bytes a vertex, or a hash of the frontier
-	// beyond 2²⁶ vertices and with `topology.kind: partitioned`; with `exchange.sums: on` also about
-	// 40 bytes for each remote edge of the input layer
+	// beyond 2²⁶ vertices and with `topology.kind: partitioned`; with `exchange.sums: on` also
+	// about 40 bytes for each remote edge of the input layer
 	MemSamplers = "samplers"
 	// 4 bytes for each training seed of all ranks, 8 for each own
 	MemSeeds = "seeds"
@@ -26,8 +26,9 @@ const (
 	// `pipeline.depth` + 1 minibatches in preparation: blocks, fetched and served rows, input rows
 	// and means; of sampled validation if that is larger
 	MemMinibatches = "minibatches"
-	// parameters, gradients, optimiser state, best weights, a gradient sum under way, a checkpoint's
-	// copies; learned rows of own vertices with moments and best rows: 16 bytes a column and 4 a row
+	// parameters, gradients, optimiser state, best weights, a gradient sum under way, a
+	// checkpoint's copies; learned rows of own vertices with moments and best rows: 16 bytes a
+	// column and 4 a row
 	MemParameters = "model"
 	// what the layers reserve, and what a CPU keeps to sum the gradients of weights
 	MemActivations = "activations"

@@ -30,8 +30,8 @@ func (m Matrix) stored() bool {
 func checkProduct(kernel string, written, y, x, w Matrix) {
 	if !written.holds() || !y.stored() || !x.stored() || !w.stored() || y.Rows != x.Rows ||
 		y.Cols != w.Rows || x.Cols != w.Cols {
-		panic(fmt.Sprintf("compute: %s: the matrices must have the shapes [R,O], [R,F] and [O,F], and "+
-			"all their elements; they are %v, %v and %v", kernel, y, x, w))
+		panic(fmt.Sprintf("compute: %s: the matrices must have the shapes [R,O], [R,F] and "+
+			"[O,F], and all their elements; they are %v, %v and %v", kernel, y, x, w))
 	}
 }
 

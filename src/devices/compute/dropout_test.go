@@ -25,18 +25,22 @@ func TestDropoutKeepsItsShare(t *testing.T) {
 			}
 		}
 		q := 1 - float64(p)
-		off := func(kept, n int) float64 { return math.Abs(float64(kept)-q*float64(n)) / math.Sqrt(float64(n)*q*(1-q)) }
+		off := func(kept, n int) float64 {
+			return math.Abs(float64(kept)-q*float64(n)) / math.Sqrt(float64(n)*q*(1-q))
+		}
 		if d := off(all, rows*cols); d > 4 {
 			t.Errorf("p=%v: %d of %d kept, %.1f standard deviations off", p, all, rows*cols, d)
 		}
 		for j, kept := range byColumn {
 			if d := off(kept, rows); d > 5 {
-				t.Errorf("p=%v: column %d keeps %d of %d, %.1f standard deviations off", p, j, kept, rows, d)
+				t.Errorf("p=%v: column %d keeps %d of %d, %.1f standard deviations off", p, j, kept,
+					rows, d)
 			}
 		}
 		for r, kept := range byRow {
 			if d := off(kept, cols); d > 6 {
-				t.Errorf("p=%v: row %d keeps %d of %d, %.1f standard deviations off", p, r, kept, cols, d)
+				t.Errorf("p=%v: row %d keeps %d of %d, %.1f standard deviations off", p, r, kept,
+					cols, d)
 			}
 		}
 	}
@@ -58,7 +62,8 @@ func TestDropoutBitsAreIndependent(t *testing.T) {
 		{"seed", func(i, j int) uint32 { return bit(compute.NewDropoutKey(0, 2, 3, 4, 5), i, j) }},
 		{"epoch", func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 3, 3, 4, 5), i, j) }},
 		{"step", func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 2, 4, 4, 5), i, j) }},
-		{"stream", func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 2, 3, 5, 5), i, j) }},
+		{"stream",
+			func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 2, 3, 5, 5), i, j) }},
 		{"layer", func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 2, 3, 4, 6), i, j) }},
 		{"epoch and step exchanged",
 			func(i, j int) uint32 { return bit(compute.NewDropoutKey(1, 3, 2, 4, 5), i, j) }},

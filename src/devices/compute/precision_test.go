@@ -31,7 +31,8 @@ func TestRound(t *testing.T) {
 						want = up
 					}
 					if got := precision.Round(x); math.Float32bits(got) != math.Float32bits(want) {
-						t.Errorf("%s: %g (%#x) is rounded to %g, want %g", precision, x, bits, got, want)
+						t.Errorf("%s: %g (%#x) is rounded to %g, want %g", precision, x, bits, got,
+							want)
 					}
 				}
 			}

@@ -74,8 +74,8 @@ func TestSparseRows(t *testing.T) {
 				for _, by := range []bool{false, true} {
 					for i, got := range expand(x, by) {
 						if d := math.Abs(float64(got - want[i])); !(d <= 1e-5) {
-							t.Fatalf("%v, %d columns, %s, by columns %v: element %d is %g, want %g", dtype, cols,
-								what, by, i, got, want[i])
+							t.Fatalf("%v, %d columns, %s, by columns %v: element %d is %g, want %g",
+								dtype, cols, what, by, i, got, want[i])
 						}
 					}
 				}
@@ -116,7 +116,8 @@ func TestSparseRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			if string(all.Tables[0]) != string(dense.Tables[0]) {
-				t.Errorf("%v, %d columns: the rows become other ones where they become dense", dtype, cols)
+				t.Errorf("%v, %d columns: the rows become other ones where they become dense",
+					dtype, cols)
 			}
 		}
 	}

@@ -22,8 +22,8 @@ func CheckMessage(rank, size, peer int) error {
 }
 
 // Ended returns a channel that is closed when the job fails, so that code outside this package can
-// stop waiting for other ranks. Under MPI the channel is nil, because a rank that fails ends the processes
-// of all ranks.
+// stop waiting for other ranks. Under MPI the channel is nil, because a rank that fails ends the
+// processes of all ranks.
 func Ended(c Comm) <-chan struct{} {
 	if m, ok := c.(*member); ok {
 		return m.group.world.ended

@@ -222,8 +222,8 @@ func TestBuilderIsCleanOfTheSameEdges(t *testing.T) {
 }
 
 // The weight of an edge is the sum of those that it was given with, or that of its reverse.
-// TestBuildRows: the rows of ranges of vertices, built from the edges at them, are those of the graph,
-// and their reports add up to its report.
+// TestBuildRows: the rows of ranges of vertices, built from the edges at them, are those of the
+// graph, and their reports add up to its report.
 func TestBuildRows(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 8))
@@ -254,7 +254,8 @@ func TestBuildRows(t *testing.T) {
 				t.Fatalf("seed %d: rows %d to %d: %v, %v", seed, first, end, got, err)
 			}
 			for v := first; v < end; v++ {
-				if !slices.Equal(got.InNeighbours(VertexID(v-first)), want.InNeighbours(VertexID(v))) {
+				if !slices.Equal(got.InNeighbours(VertexID(v-first)),
+					want.InNeighbours(VertexID(v))) {
 					t.Fatalf("seed %d: vertex %d has %v, want %v", seed, v,
 						got.InNeighbours(VertexID(v-first)), want.InNeighbours(VertexID(v)))
 				}

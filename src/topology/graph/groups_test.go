@@ -59,8 +59,8 @@ func TestEdgesByPart(t *testing.T) {
 		g.ByPart(indptr, indices, weights, part, parts)
 		for e, w := range want {
 			if indices[e] != w.source || weights != nil && weights[e] != w.weight {
-				t.Fatalf("%d parts: edge %d is from %d; want %d with weight %v", parts, e, indices[e],
-					w.source, w.weight)
+				t.Fatalf("%d parts: edge %d is from %d; want %d with weight %v", parts, e,
+					indices[e], w.source, w.weight)
 			}
 		}
 	}

@@ -19,7 +19,9 @@ func TestGraphWithLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for v := range place {
-			slices.SortFunc(g.InNeighbours(VertexID(v)), func(a, b VertexID) int { return int(place[a] - place[b]) })
+			slices.SortFunc(g.InNeighbours(VertexID(v)), func(a, b VertexID) int {
+				return int(place[a] - place[b])
+			})
 		}
 		return *g
 	}
@@ -35,7 +37,8 @@ func TestGraphWithLinks(t *testing.T) {
 		}
 		want, got := build(all), g.With(more, both, place)
 		if !slices.Equal(got.Indptr, want.Indptr) || !slices.Equal(got.Indices, want.Indices) {
-			t.Errorf("both %v: %v %v, built %v %v", both, got.Indptr, got.Indices, want.Indptr, want.Indices)
+			t.Errorf("both %v: %v %v, built %v %v", both, got.Indptr, got.Indices, want.Indptr,
+				want.Indices)
 		}
 		for u := range VertexID(len(place)) {
 			for v := range VertexID(len(place)) {

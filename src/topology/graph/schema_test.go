@@ -27,12 +27,12 @@ func TestColumnsCheck(t *testing.T) {
 		{"the last column ends later", both, []int64{0, 2, 4}, []int64{0, 3, 4, 6, 6},
 			[]int64{0, 1, 3, 3, 4, 6, 7},
 			"columns of vertex 3 have edges 6 to 7, but it has 6 to 6"},
-		{"an edge into a type in which no relation ends", both[1:2], []int64{0, 1, 2}, []int64{0, 1, 2},
-			[]int64{0, 1},
+		{"an edge into a type in which no relation ends", both[1:2], []int64{0, 1, 2},
+			[]int64{0, 1, 2}, []int64{0, 1},
 			"columns of vertex 1 have edges 1 to 1, but it has 1 to 2"},
 	} {
-		columns, err := NewColumns(&Schema{Types: []string{"a", "b"}, Relations: c.relations}, c.starts,
-			c.columns)
+		columns, err := NewColumns(&Schema{Types: []string{"a", "b"}, Relations: c.relations},
+			c.starts, c.columns)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

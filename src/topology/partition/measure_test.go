@@ -131,8 +131,8 @@ func TestCheckHoldsImbalanceToItsLimits(t *testing.T) {
 	}
 }
 
-// A vertex that no cut can divide is no fault of the cut; what lies beside it is. Cures name what was not
-// used.
+// A vertex that no cut can divide is no fault of the cut; what lies beside it is. Cures name what
+// was not used.
 func TestHubsAreAllowed(t *testing.T) {
 	hub := []Hub{{Vertex: 7, Part: 1, Edges: 300}}
 	for _, c := range []struct {
@@ -146,8 +146,9 @@ func TestHubsAreAllowed(t *testing.T) {
 		{"another part is large", [4]int64{100, 300, 300, 10}, hub, "metis",
 			[]string{"part 1 has 300", "use --method kaminpar or ldg, fewer parts, another --seed",
 				"vertex 7 alone has 300 edges, so at most 3 parts can be balanced"}},
-		{"a hub that its part has room for", [4]int64{200, 400, 100, 100}, []Hub{{Vertex: 7, Part: 1, Edges: 200}},
-			"metis", []string{"part 1 has 400 edges, 2.00 times the mean"}},
+		{"a hub that its part has room for", [4]int64{200, 400, 100, 100},
+			[]Hub{{Vertex: 7, Part: 1, Edges: 200}}, "metis",
+			[]string{"part 1 has 400 edges, 2.00 times the mean"}},
 		{"no hub", [4]int64{100, 400, 100, 100}, nil, "contiguous",
 			[]string{"use --method metis, kaminpar or ldg, fewer parts, or --allow-imbalance"}},
 	} {
@@ -172,7 +173,8 @@ func TestHubsAreAllowed(t *testing.T) {
 		star[i] = [2]int{i + 1, 0}
 	}
 	r := Measure(edges(t, 31, star...), make([]int32, 31), 3, graph.Split{})
-	if len(r.Hubs) != 1 || r.Hubs[0] != (Hub{0, 0, 30}) || !strings.Contains(r.Note(), "vertex 0 has 30 edges, 3.0 times") {
+	if len(r.Hubs) != 1 || r.Hubs[0] != (Hub{0, 0, 30}) ||
+		!strings.Contains(r.Note(), "vertex 0 has 30 edges, 3.0 times") {
 		t.Errorf("hubs of a star: %v, %s", r.Hubs, r.Note())
 	}
 }

@@ -169,8 +169,8 @@ func TestOrderKeepsPartsContiguousAndHotVerticesFirst(t *testing.T) {
 	if want := []int64{0, 3, 6, 6}; !reflect.DeepEqual(offsets, want) {
 		t.Errorf("offsets %v, want %v", offsets, want)
 	}
-	if got := InDegrees(edges(t, 3, [2]int{0, 1}, [2]int{2, 1}), new(graph.Columns)); !reflect.DeepEqual(got,
-		[]int64{0, 2, 0}) {
+	got := InDegrees(edges(t, 3, [2]int{0, 1}, [2]int{2, 1}), new(graph.Columns))
+	if !reflect.DeepEqual(got, []int64{0, 2, 0}) {
 		t.Errorf("in-degrees %v", got)
 	}
 }

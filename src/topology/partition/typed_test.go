@@ -6,8 +6,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Vertices of the type that is trained, and bytes of rows, are spread over the parts though neighbours
-// draw them together, and a report counts what each relation cuts.
+// Vertices of the type that is trained, and bytes of rows, are spread over the parts though
+// neighbours draw them together, and a report counts what each relation cuts.
 func TestTypesAreBalanced(t *testing.T) {
 	schema := graph.Schema{Types: []string{"a", "b"}, Relations: []graph.Relation{
 		{Source: "a", Name: "x", Target: "b"}, {Source: "b", Name: "y", Target: "b"}}}
@@ -50,8 +50,8 @@ func TestTypesAreBalanced(t *testing.T) {
 	without, _ := imbalances(false)
 	with, r := imbalances(true)
 	if !(with <= 1.11 && without > with) {
-		t.Errorf("the largest part has %.2f of the mean of what is trained, %.2f without weights of types", with,
-			without)
+		t.Errorf("the largest part has %.2f of the mean of what is trained, %.2f without weights "+
+			"of types", with, without)
 	}
 	cut := r.Relations[0].Cut + r.Relations[1].Cut
 	if r.Types[0].Count != a || r.Types[1].Count != b || r.Relations[0].Count != 400 ||
@@ -61,7 +61,8 @@ func TestTypesAreBalanced(t *testing.T) {
 	if w := rowWeights(1<<28, []int64{4000, 12, 0}); w[0] != 7 || w[1] != 1 || w[2] != 0 {
 		t.Errorf("weights of rows of many vertices: %v", w)
 	}
-	if w := TypeWeights(&c, a+b, 0, []int64{512, 64}); w[0][a] != 0 || w[1][0] != 8 || w[1][a] != 1 {
+	if w := TypeWeights(&c, a+b, 0, []int64{512, 64}); w[0][a] != 0 || w[1][0] != 8 ||
+		w[1][a] != 1 {
 		t.Errorf("weights %v", w)
 	}
 }

@@ -218,7 +218,8 @@ func TestRelationsRefuse(t *testing.T) {
 		{Options{Spec: Spec{Kind: LADIES, Vertices: []int{2}}}, "does not draw by relations"},
 		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1}}}},
 			"fanouts for 1 relations"},
-		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1, 2}}}}, "but there are 1 hops"},
+		{Options{Spec: Spec{Fanouts: []int{2}, Relations: [][]int{{1, 2}}}},
+			"but there are 1 hops"},
 	} {
 		if _, err := New(top, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)

@@ -274,7 +274,8 @@ func TestRemoteRefuses(t *testing.T) {
 	near := Spec{Kind: Poisson, Fanouts: []int{3}}
 	_, err = NewRemote(whole, Options{Spec: near,
 		Near: NewNear(near, 100, len(whole.Graph.Indices))})
-	if err == nil || !strings.Contains(err.Error(), "do not know which rows the rank that asks holds") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "do not know which rows the rank that asks holds") {
 		t.Errorf("vertices near to the asker: %v", err)
 	}
 	err = c.remotes[0].Answer(&c.answers[0], []graph.VertexID{5, 60}, []int{1, 1}, []uint64{1, 2},

@@ -439,7 +439,8 @@ func testHostMisuse(t *testing.T, host compute.Host) {
 				compute.Rows{Cols: 4, Tables: [][]byte{table}, InOrder: true})
 		}},
 		{"rows in order without a table", func() {
-			host.SegmentRows(dst, compute.ReduceMean, one(0), nil, compute.Rows{Cols: 4, InOrder: true})
+			host.SegmentRows(dst, compute.ReduceMean, one(0), nil,
+				compute.Rows{Cols: 4, InOrder: true})
 		}},
 		{"gathered rows in order", func() {
 			host.GatherRows(dst, compute.Rows{Cols: 4, Tables: [][]byte{table}, InOrder: true})

@@ -47,7 +47,8 @@ func TestHostAllocatesNothing(t *testing.T) {
 		call func()
 	}{
 		{"GatherRows", func() { h.GatherRows(dst, feature) }},
-		{"SegmentRows", func() { h.SegmentRows(dst, compute.ReduceSum, s, dst.Data[:rows], feature) }},
+		{"SegmentRows",
+			func() { h.SegmentRows(dst, compute.ReduceSum, s, dst.Data[:rows], feature) }},
 		{"SliceRows", func() { h.SliceRows(sliced, feature.Tables[0], 4*cols, ids) }},
 		{"AddInto", func() { h.AddInto(dst.Data, dst.Data) }},
 		{"ToBF16", func() { h.ToBF16(half, dst.Data) }},

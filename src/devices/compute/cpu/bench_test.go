@@ -31,7 +31,8 @@ func versus(b *testing.B, unit string, kernelWork float64, kernel func(), boundW
 		kernel()
 		middle := time.Now()
 		bound()
-		bestKernel, bestBound = min(bestKernel, middle.Sub(begin)), min(bestBound, time.Since(middle))
+		bestKernel = min(bestKernel, middle.Sub(begin))
+		bestBound = min(bestBound, time.Since(middle))
 	}
 	kernelRate, boundRate := kernelWork/bestKernel.Seconds()/1e9, boundWork/bestBound.Seconds()/1e9
 	b.ReportMetric(kernelRate, unit)
@@ -87,7 +88,8 @@ func benchmarkGEMM(b *testing.B, o Options) {
 			b.Run(fmt.Sprintf("gemm=%s/%s/shape=%dx%dx%d/%s", name, precision, s.r, s.f, s.o,
 				k.name), func(b *testing.B) {
 				work := 2 * float64(s.r) * float64(s.f) * float64(s.o)
-				versus(b, "GFLOP/s", work, k.kernel, float64(peak.run(rounds)), func() { peak.run(rounds) })
+				bound := float64(peak.run(rounds))
+				versus(b, "GFLOP/s", work, k.kernel, bound, func() { peak.run(rounds) })
 			})
 		}
 	}
@@ -231,8 +233,9 @@ func BenchmarkGather(b *testing.B) {
 			copied := mem.Make[byte](benchReads * rowBytes)
 			defer mem.Free(copied)
 			b.Run(fmt.Sprintf("type=%v/width=%d", dtype, cols), func(b *testing.B) {
-				versus(b, "GB/s", float64(benchReads*(rowBytes+4*cols)), func() { h.GatherRows(r.dst, r.rows) },
-					float64(2*benchReads*rowBytes), func() { copyRows(copied, r.table, rowBytes, r.ids) })
+				versus(b, "GB/s", float64(benchReads*(rowBytes+4*cols)),
+					func() { h.GatherRows(r.dst, r.rows) }, float64(2*benchReads*rowBytes),
+					func() { copyRows(copied, r.table, rowBytes, r.ids) })
 			})
 		}
 	}
@@ -272,8 +275,8 @@ func BenchmarkSegmentMean(b *testing.B) {
 	}
 }
 
-// BenchmarkSegmentBytes compares the means of int8 rows with the copy of these rows; bytes are those
-// read and written. The goal is a ratio of 0.7.
+// BenchmarkSegmentBytes compares the means of int8 rows with the copy of these rows; bytes are
+// those read and written. The goal is a ratio of 0.7.
 func BenchmarkSegmentBytes(b *testing.B) {
 	h := openHost(b, "")
 	for _, cols := range benchWidths {
@@ -303,7 +306,9 @@ func BenchmarkAttention(b *testing.B) {
 	d := open(b, Options{Threads: 1})
 	defer d.Close()
 	const slope = 0.2
-	for _, w := range []struct{ heads, width int }{{1, 64}, {8, 8}, {4, 25}, {4, 32}, {2, 128}, {8, 32}} {
+	for _, w := range []struct{ heads, width int }{
+		{1, 64}, {8, 8}, {4, 25}, {4, 32}, {2, 128}, {8, 32},
+	} {
 		cols := w.heads * w.width
 		r := newRowBench(b, cols, compute.Float32)
 		rowBytes, scoreBytes := 4*cols, 4*w.heads
@@ -350,18 +355,21 @@ func BenchmarkAttention(b *testing.B) {
 			{"sum", (benchReads+s.Len())*rowBytes + numbers,
 				func() { d.EdgeSum(y, s, alpha, rows) }, rowBytes, r.table, r.ids},
 			{"sum-backward", (benchReads+2*t.Len())*rowBytes + 2*numbers,
-				func() { d.EdgeSumBackward(dz, dalpha, t, alpha, z, rows) }, rowBytes, r.table, r.ids},
+				func() { d.EdgeSumBackward(dz, dalpha, t, alpha, z, rows) }, rowBytes, r.table,
+				r.ids},
 			{"head-dots", (t.Len() + s.Len()) * (rowBytes + scoreBytes),
-				func() { d.HeadDots(src, dst, z, a.Data[:cols], a.Data[cols:]) }, rowBytes, r.table, r.ids},
+				func() { d.HeadDots(src, dst, z, a.Data[:cols], a.Data[cols:]) }, rowBytes, r.table,
+				r.ids},
 			{"pairs", (benchReads+s.Len())*rowBytes + numbers,
-				func() { d.EdgeDotSoftmax(alpha, s, rows, y, vector, slope) }, rowBytes, r.table, r.ids},
+				func() { d.EdgeDotSoftmax(alpha, s, rows, y, vector, slope) }, rowBytes, r.table,
+				r.ids},
 			{"pairs-backward", 2*(benchReads+s.Len())*rowBytes + 3*t.Len()*rowBytes + 4*numbers,
 				func() {
-					d.EdgeDotSoftmaxBackward(drows, dy, a.Data[cols:], dalpha, s, back, alpha, rows, y,
-						vector, slope)
+					d.EdgeDotSoftmaxBackward(drows, dy, a.Data[cols:], dalpha, s, back, alpha, rows,
+						y, vector, slope)
 				}, rowBytes, r.table, r.ids},
-			{"softmax", 2 * numbers,
-				func() { d.EdgeSoftmax(alpha, near, src, dst, slope) }, scoreBytes, scores, near.Indices},
+			{"softmax", 2 * numbers, func() { d.EdgeSoftmax(alpha, near, src, dst, slope) },
+				scoreBytes, scores, near.Indices},
 			{"softmax-backward", 5 * numbers,
 				func() {
 					d.EdgeSoftmaxBackward(dsrc, ddst, dalpha, near, back, alpha, src, dst,
@@ -392,7 +400,8 @@ func BenchmarkKernels(b *testing.B) {
 	}{
 		{"layer", computetest.Sizes{Destinations: 20000, Sources: 80000, Degree: 5, In: 128,
 			Out: 256, Classes: 32}},
-		{"call", computetest.Sizes{Destinations: 2, Sources: 2, Degree: 1, In: 4, Out: 8, Classes: 4}},
+		{"call",
+			computetest.Sizes{Destinations: 2, Sources: 2, Degree: 1, In: 4, Out: 8, Classes: 4}},
 	} {
 		b.Run(s.name, func(b *testing.B) {
 			for _, c := range computetest.NewLayer(b, d, s.Sizes).Calls() {

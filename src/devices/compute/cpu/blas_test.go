@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Where the processor has AVX-512, OpenBLAS's kernels without it are replaced, and those with it stay,
-// whatever OpenBLAS chose on loading: an old one does not know a new processor, and the user may have
-// chosen.
+// Where the processor has AVX-512, OpenBLAS's kernels without it are replaced, and those with it
+// stay, whatever OpenBLAS chose on loading: an old one does not know a new processor, and the user
+// may have chosen.
 func TestOpenBLASTakesAVX512(t *testing.T) {
 	if _, err := openLevel("avx512"); err != nil {
 		t.Skip(err)
@@ -19,7 +19,8 @@ func TestOpenBLASTakesAVX512(t *testing.T) {
 	defer func() { chooseBLASCore(strings.ToUpper(was)) }()
 	for _, core := range []string{"SkylakeX", "Haswell"} {
 		if chooseBLASCore(strings.ToUpper(core)); blasCore() != core {
-			t.Skipf("this BLAS has no kernels for %s to choose, and runs those for %s", core, blasCore())
+			t.Skipf("this BLAS has no kernels for %s to choose, and runs those for %s", core,
+				blasCore())
 		}
 	}
 	if raiseBLASCore(); blasCore() != "SkylakeX" {

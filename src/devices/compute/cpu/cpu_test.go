@@ -79,7 +79,9 @@ func TestVectorLevelsChangeNothing(t *testing.T) {
 	devices := make(map[string]func() compute.Device)
 	for _, level := range levels(t) {
 		if level != "scalar" {
-			devices[level] = func() compute.Device { return open(t, Options{Threads: 2, SIMD: level}) }
+			devices[level] = func() compute.Device {
+				return open(t, Options{Threads: 2, SIMD: level})
+			}
 		}
 	}
 	computetest.SameNumbers(t, devices)
@@ -159,9 +161,13 @@ func TestShrunkFile(t *testing.T) {
 	dst := compute.Matrix{Rows: pages, Cols: page / 4, Data: make([]float32, pages*page/4)}
 	segments := compute.Segments{Indptr: []int64{0, 4, 4, 4, 4}, Indices: []int32{0, 1, 2, 3}}
 	calls := map[string]func(){
-		"GatherRows":           func() { h.GatherRows(dst, rows) },
-		"SegmentRows":          func() { h.SegmentRows(dst, compute.ReduceMean, segments, nil, rows) },
-		"SegmentRows, largest": func() { h.SegmentRows(dst, compute.ReduceMax, segments, nil, rows) },
+		"GatherRows": func() { h.GatherRows(dst, rows) },
+		"SegmentRows": func() {
+			h.SegmentRows(dst, compute.ReduceMean, segments, nil, rows)
+		},
+		"SegmentRows, largest": func() {
+			h.SegmentRows(dst, compute.ReduceMax, segments, nil, rows)
+		},
 		"SliceRows": func() {
 			h.SliceRows(make([]byte, 2*page), file.Bytes(), page,
 				[]int32{1, 3})

@@ -33,8 +33,8 @@ func engines(t testing.TB) []string {
 var precisions = []compute.Precision{compute.PrecisionFloat32, compute.PrecisionBF16,
 	compute.PrecisionTF32}
 
-// openOwn opens a device that multiplies bfloat16 by our own kernels, also where float32 is faster; or
-// else as an empty GEMM chooses.
+// openOwn opens a device that multiplies bfloat16 by our own kernels, also where float32 is faster;
+// or else as an empty GEMM chooses.
 func openOwn(t testing.TB, o Options) *Device {
 	o.Precision = compute.PrecisionBF16
 	d := open(t, o)
@@ -45,8 +45,8 @@ func openOwn(t testing.TB, o Options) *Device {
 	return d
 }
 
-// Every library passes the suite of devices in every precision, and the number of threads changes no
-// bit of its products.
+// Every library passes the suite of devices in every precision, and the number of threads changes
+// no bit of its products.
 func TestEngines(t *testing.T) {
 	race.Alone(t)
 	names := append(engines(t), "")
@@ -93,7 +93,8 @@ func TestProductTile(t *testing.T) {
 			x, x2 := normal(compute.SameTiles, 100), normal(compute.SameTiles, 100)
 			w, w2 := normal(cols, 100), normal(cols, 100)
 			if d.Capabilities().Stores == compute.BF16s {
-				x = compute.BF16s.In(make([]float32, compute.BF16s.Floats(len(x.Data))), x.Rows, x.Cols)
+				x = compute.BF16s.In(make([]float32, compute.BF16s.Floats(len(x.Data))), x.Rows,
+					x.Cols)
 				x.Narrow(x2.Data)
 			}
 			products := map[string]func(y compute.Matrix, lo, hi int){
@@ -101,7 +102,9 @@ func TestProductTile(t *testing.T) {
 					d.MatMul(y, x.RowsAt(lo, hi), w, false)
 				},
 				"Dense": func(y compute.Matrix, lo, hi int) {
-					d.Dense(y, compute.Dense{X: x.RowsAt(lo, hi), W: w, X2: x2.RowsAt(lo, hi), W2: w2})
+					d.Dense(y, compute.Dense{
+						X: x.RowsAt(lo, hi), W: w, X2: x2.RowsAt(lo, hi), W2: w2,
+					})
 				},
 			}
 			const rows = compute.SameTiles - 1
@@ -132,8 +135,8 @@ func TestProductTile(t *testing.T) {
 	check("own", openOwn(t, Options{Threads: 2}))
 }
 
-// Rows and gradients that are stored in bfloat16 give the numbers that they give in float32, at every
-// level.
+// Rows and gradients that are stored in bfloat16 give the numbers that they give in float32, at
+// every level.
 func TestStored(t *testing.T) {
 	race.Alone(t)
 	stored := func(name string, of func() compute.Device) {
@@ -181,7 +184,8 @@ func TestNameOfPrecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	has := func(word string) bool { return strings.Contains(string(cpuinfo), word) }
-	if has("avx512_bf16") && !has("amx_bf16") && os.Getenv("HALOGNN_GEMM")+os.Getenv("HALOGNN_SIMD") == "" {
+	if has("avx512_bf16") && !has("amx_bf16") &&
+		os.Getenv("HALOGNN_GEMM")+os.Getenv("HALOGNN_SIMD") == "" {
 		want := "bf16 products by AVX512-BF16"
 		if has("GenuineIntel") { // whose instructions are slower than float32's
 			want = "bf16 products in float32"
@@ -245,7 +249,8 @@ func TestEnginesStartNoThreads(t *testing.T) {
 			d := open(t, Options{Threads: 2, GEMM: name, Precision: precision})
 			products(d, []int{3000, 1, 4000, 517, 20000})
 			if after := count(); after > before+team/2 {
-				t.Errorf("%s %s: %d threads before the products, %d after", name, precision, before, after)
+				t.Errorf("%s %s: %d threads before the products, %d after", name, precision, before,
+					after)
 			}
 			if err := d.Close(); err != nil {
 				t.Error(err)
@@ -276,7 +281,8 @@ func TestSteadyStateGeneratesNoCode(t *testing.T) {
 	}
 	for _, precision := range precisions {
 		d := open(t, Options{Threads: 2, GEMM: GEMMOneDNN, Precision: precision})
-		products(d, []int{3000, 3000, 2, 2}) // with and without a sum; few rows have kernels of their own
+		// with and without a sum; few rows have kernels of their own
+		products(d, []int{3000, 3000, 2, 2})
 		before := executable()
 		products(d, []int{1, 1, 3, 17, 17, 33, 33, 511, 512, 513, 1023, 4001, 8191, 8192, 10007})
 		if after := executable(); strings.Join(after, " ") != strings.Join(before, " ") {

@@ -44,11 +44,12 @@ const char *halognn_onednn_load(const char *path) {
                  onednn.version()->major);
     } else if (onednn.version()->cpu_runtime == OPENMP) {
         if (!find(library, &onednn.omp_set_num_threads, "omp_set_num_threads"))
-            snprintf(text, sizeof text, "%s has threads of OpenMP, but no omp_set_num_threads", path);
+            snprintf(text, sizeof text,
+                     "%s has threads of OpenMP, but no omp_set_num_threads", path);
     } else if (onednn.version()->cpu_runtime != SEQUENTIAL) {
         snprintf(text, sizeof text,
-                 "%s was built with TBB, SYCL or a thread pool (runtime %u), whose threads cannot be "
-                 "held to one; use a build with OpenMP", path, onednn.version()->cpu_runtime);
+                 "%s was built with TBB, SYCL or a thread pool (runtime %u), whose threads cannot "
+                 "be held to one; use a build with OpenMP", path, onednn.version()->cpu_runtime);
     }
     /* The library exports this function, but no header declares it. */
     find(library, &onednn.bgemm, "dnnl_gemm_bf16bf16f32");

@@ -11,9 +11,13 @@ import (
 func TestQuota(t *testing.T) {
 	root := t.TempDir()
 	for path, text := range map[string]string{
-		"job/cpu.max": "150000 100000\n", "job/step/cpu.max": "max 100000\n", "other/cpu.max": "20000 100000",
-		"cpu,cpuacct/a/cpu.cfs_quota_us": "50000\n", "cpu,cpuacct/a/cpu.cfs_period_us": "100000\n",
-		"cpu,cpuacct/cpu.cfs_quota_us": "-1\n", "cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+		"job/cpu.max":                     "150000 100000\n",
+		"job/step/cpu.max":                "max 100000\n",
+		"other/cpu.max":                   "20000 100000",
+		"cpu,cpuacct/a/cpu.cfs_quota_us":  "50000\n",
+		"cpu,cpuacct/a/cpu.cfs_period_us": "100000\n",
+		"cpu,cpuacct/cpu.cfs_quota_us":    "-1\n",
+		"cpu,cpuacct/cpu.cfs_period_us":   "100000\n",
 	} {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {

@@ -95,7 +95,8 @@ func TestChoose(t *testing.T) {
 		device, devices int
 		say             string
 	}{{-1, 0, "sees no GPU"}, {4, 4, "no device 4; this process sees 4"}} {
-		if _, err := choose(c.device, c.devices, 0); err == nil || !strings.Contains(err.Error(), c.say) {
+		if _, err := choose(c.device, c.devices, 0); err == nil ||
+			!strings.Contains(err.Error(), c.say) {
 			t.Errorf("%+v: error %v, want %q", c, err, c.say)
 		}
 	}

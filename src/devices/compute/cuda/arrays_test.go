@@ -45,7 +45,8 @@ func TestArraysMustBeSent(t *testing.T) {
 	logits := placed(t, d, 2, 2, []float32{1, 2, 3, 4})
 	func() {
 		defer func() {
-			if text := fmt.Sprint(recover()); !strings.Contains(text, "were not sent with the minibatch") {
+			text := fmt.Sprint(recover())
+			if !strings.Contains(text, "were not sent with the minibatch") {
 				t.Errorf("labels that were not sent: %s", text)
 			}
 		}()

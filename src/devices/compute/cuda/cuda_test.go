@@ -73,8 +73,11 @@ func TestRoundedFactors(t *testing.T) {
 			}
 		}
 		t.Run(string(p), func(t *testing.T) {
-			computetest.Products(t, map[string]func() compute.Device{"as late as it may": at(0, false),
-				"at random": at(5, false), "arrays apart": at(0, true)})
+			computetest.Products(t, map[string]func() compute.Device{
+				"as late as it may": at(0, false),
+				"at random":         at(5, false),
+				"arrays apart":      at(0, true),
+			})
 		})
 	}
 	leaksNothing(t)

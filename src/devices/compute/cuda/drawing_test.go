@@ -11,7 +11,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// A drawing in memory that kernels under way still read, whose owner has freed it, begins after them.
+// A drawing in memory that kernels under way still read, whose owner has freed it, begins after
+// them.
 func TestDrawingsFollowKernels(t *testing.T) {
 	defer schedule(0)
 	for seed := range uint64(4) {
@@ -31,9 +32,11 @@ func TestDrawingsFollowKernels(t *testing.T) {
 			ones[i] = 1
 		}
 		d.Upload(before, ones)
-		o := compute.DrawOptions{Indptr: make([]int64, vertices+1), Original: make([]int32, vertices),
+		o := compute.DrawOptions{
+			Indptr: make([]int64, vertices+1), Original: make([]int32, vertices),
 			Parts: []int64{0, vertices}, Seeds: 100,
-			Hops: []compute.DrawnHops{{Fanout: 2, Destinations: 100, Edges: 200, Sources: 300}}}
+			Hops: []compute.DrawnHops{{Fanout: 2, Destinations: 100, Edges: 200, Sources: 300}},
+		}
 		seeds := make([]int32, 100)
 		for v := range int32(vertices) {
 			if v < 100 {
@@ -67,7 +70,8 @@ func TestDrawingsFollowKernels(t *testing.T) {
 		d.Download(got, kept)
 		for i := range got {
 			if got[i] != 1 {
-				t.Fatalf("element %d of what was read is %v, want 1: the drawing came first", i, got[i])
+				t.Fatalf("element %d of what was read is %v, want 1: the drawing came first", i,
+					got[i])
 			}
 		}
 		if s.PinnedBytes() != pinned {

@@ -122,7 +122,8 @@ func TestDroppedRowsMakeRoom(t *testing.T) {
 	rows := make([]byte, free/2/alignment*alignment)
 	for range 2 {
 		if len(rows) > d.FreeBytes()/2 {
-			t.Errorf("%d bytes of rows are more than half of the %d that are free", len(rows), d.FreeBytes())
+			t.Errorf("%d bytes of rows are more than half of the %d that are free", len(rows),
+				d.FreeBytes())
 		}
 		if _, err := d.HoldRows(3, 0, rows, alignment); err != nil {
 			t.Fatal(err)

@@ -13,12 +13,15 @@ const char *halognn_gpu_load(const char *path) {
 #define FUNCTION(type, name, params, args)                                                    \
     if ((*(void **)&halognn_gpu.name = dlsym(library, "halognn_cuda_" #name)) == NULL) {      \
         snprintf(text, sizeof text,                                                           \
-                 "%s has no function halognn_cuda_%s: build it and this program from one source", path, #name); \
+                 "%s has no function halognn_cuda_%s: build it and this program from one source", \
+                 path, #name);                                                                \
         return text;                                                                          \
     }
 #include "halognn_cuda.def"
     if (halognn_gpu.version() != halognn_cuda_interface()) {
-        snprintf(text, sizeof text, "%s has other functions than this program expects: build both from one source", path);
+        snprintf(text, sizeof text,
+                 "%s has other functions than this program expects: build both from one source",
+                 path);
         return text;
     }
     return NULL;

@@ -122,8 +122,8 @@ func (d *Device) ColumnSum(db []float32, dy compute.Matrix) {
 // AddScaled implements compute.Device.
 func (d *Device) AddScaled(y, z, x compute.Matrix, scale []float32) {
 	defer d.probe.Start(compute.CheckAddScaled(y, z, x, scale)).Done()
-	must("AddScaled", C.gpu_add_scaled(d.c, matrix(y), C.int64_t(y.Rows*y.Cols), matrix(z), matrix(x),
-		float(scale)))
+	must("AddScaled", C.gpu_add_scaled(d.c, matrix(y), C.int64_t(y.Rows*y.Cols),
+		matrix(z), matrix(x), float(scale)))
 }
 
 // CopyColumns implements compute.Device.

@@ -20,7 +20,9 @@ func TestArithmeticIsRestored(t *testing.T) {
 		d := openRounding(t, p, false)
 		x := placed(t, d, 4, 4, slices.Repeat([]float32{1}, 16))
 		y := placed(t, d, 4, 4, make([]float32, 16))
-		for _, by := range []compute.Precision{p, compute.PrecisionFloat32, p, compute.PrecisionFloat32} {
+		for _, by := range []compute.Precision{
+			p, compute.PrecisionFloat32, p, compute.PrecisionFloat32,
+		} {
 			d.precision = by
 			d.MatMul(y, x, x, false)
 		}
@@ -109,8 +111,8 @@ func TestManyChunks(t *testing.T) {
 	d.Upload(ones.Data, slices.Repeat([]float32{1}, rows))
 	d.Upload(zero, make([]float32, rows))
 	unit := placed(t, d, 1, 1, []float32{1}).Data
-	d.BatchNormBackward(ones, both[:1], both[1:], ones, x, unit, zero[:1], unit, 0, compute.Matrix{},
-		compute.Epilogue{})
+	d.BatchNormBackward(ones, both[:1], both[1:], ones, x, unit, zero[:1], unit, 0,
+		compute.Matrix{}, compute.Epilogue{})
 	check("BatchNormBackward")
 	if err := d.Close(); err != nil {
 		t.Error(err)

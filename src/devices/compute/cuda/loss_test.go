@@ -18,7 +18,8 @@ func queuedLoss(t *testing.T, d *Device) *compute.QueuedLoss {
 	for i := range to.Extras {
 		to.Extras[i] = float32(i) / 8
 	}
-	to.Head = placed(t, d, 1, 4+compute.LossExtras, slices.Repeat([]float32{-1}, 4+compute.LossExtras)).Data
+	to.Head = placed(t, d, 1, 4+compute.LossExtras,
+		slices.Repeat([]float32{-1}, 4+compute.LossExtras)).Data
 	var err error
 	if to.Places, err = d.Alloc(compute.PlacesLen); err != nil {
 		t.Fatal(err)
@@ -40,7 +41,8 @@ func TestQueuedLosses(t *testing.T) {
 			z[i], targets[i], labels[i/cols] = float32(random.NormFloat64()), uint8(random.IntN(2)),
 				int32(random.IntN(cols))
 		}
-		logits, grad, queued := placed(t, d, rows, cols, z), placed(t, d, rows, cols, z), placed(t, d, rows, cols, z)
+		logits, grad := placed(t, d, rows, cols, z), placed(t, d, rows, cols, z)
+		queued := placed(t, d, rows, cols, z)
 		check := func(name string, loss float64, counts [3]int) {
 			t.Helper()
 			want := []float32{float32(loss)}

@@ -223,11 +223,12 @@ func TestLinksThatFail(t *testing.T) {
 				}
 				return sum(10, d, l)
 			}, "the job has ended"},
-		{"after a failure", compute.LinkOptions{}, func(rank int, d *Device, l compute.Links) error {
-			breaking(rank)
-			_ = sum(10, d, l)
-			return l.Exchange(make([][]float32, 2), make([][]float32, 2))
-		}, "a link went down"},
+		{"after a failure", compute.LinkOptions{},
+			func(rank int, d *Device, l compute.Links) error {
+				breaking(rank)
+				_ = sum(10, d, l)
+				return l.Exchange(make([][]float32, 2), make([][]float32, 2))
+			}, "a link went down"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			devices := peers(t, 2)

@@ -70,7 +70,8 @@ func randomInputs(random *rand.Rand, cols int, dtype compute.DType) (*compute.In
 }
 
 // For any resident rows and any schedule of copies, kernels read the bits that the host computes,
-// with several staging buffers in flight that are reused and grow; and with bf16 these numbers rounded.
+// with several staging buffers in flight that are reused and grow; and with bf16 these numbers
+// rounded.
 func TestStaging(t *testing.T) {
 	path := library(t)
 	defer schedule(0)
@@ -80,13 +81,15 @@ func TestStaging(t *testing.T) {
 		for _, cols := range [][]int{{32, 5}, {6, 130}, {8, 257}, {5, 602}}[seed] {
 			for _, dtype := range []compute.DType{compute.Float32, compute.Float16, compute.Int8} {
 				for _, share := range []float64{0, 0.5, 1} {
-					for _, reads := range []string{"copied", "mapped", "one of them mapped", "mapped copies"} {
+					for _, reads := range []string{
+						"copied", "mapped", "one of them mapped", "mapped copies",
+					} {
 						number++
 						t.Run(fmt.Sprintf("seed=%d/cols=%d/%v/resident=%v/%s", seed, cols, dtype,
 							share, reads), func(t *testing.T) {
 							schedule(seed + drawn(t))
-							testStaging(t, path, rand.New(rand.NewPCG(seed, number)), cols, dtype, share,
-								reads)
+							testStaging(t, path, rand.New(rand.NewPCG(seed, number)), cols, dtype,
+								share, reads)
 						})
 					}
 				}
@@ -151,9 +154,10 @@ func testStaging(t *testing.T, path string, random *rand.Rand, cols int, dtype c
 		same(t, d, p, "own", own, it.in.Own,
 			func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, it.in.Destinations,
 			cols)
-		same(t, d, p, "reduced", reduced, it.in.Reduce != compute.NoReduction, func(m compute.Matrix) {
-			ref.Host{}.SegmentRows(m, it.in.Reduce, it.in.Input, it.in.EdgeWeights, it.in.Rows)
-		}, it.in.Destinations, cols)
+		same(t, d, p, "reduced", reduced, it.in.Reduce != compute.NoReduction,
+			func(m compute.Matrix) {
+				ref.Host{}.SegmentRows(m, it.in.Reduce, it.in.Input, it.in.EdgeWeights, it.in.Rows)
+			}, it.in.Destinations, cols)
 		same(t, d, p, "all", all, it.in.Sources,
 			func(m compute.Matrix) { ref.Host{}.GatherRows(m, it.in.Rows) }, len(it.in.Rows.Of),
 			cols)
@@ -437,7 +441,8 @@ func TestStepsAllocateNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.SoftmaxCrossEntropy(compute.Matrix{},
-			compute.Matrix{Rows: len(in.Labels) / 4, Cols: 3, Data: logits}, npy.View[int32](in.Labels), 1)
+			compute.Matrix{Rows: len(in.Labels) / 4, Cols: 3, Data: logits},
+			npy.View[int32](in.Labels), 1)
 		if err := box.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -445,7 +450,8 @@ func TestStepsAllocateNothing(t *testing.T) {
 	step()
 	free := d.FreeBytes()
 	if n := computetest.Allocations(step); n != 0 || d.FreeBytes() != free {
-		t.Errorf("a step allocates %v times on the heap and %d bytes of the device", n, free-d.FreeBytes())
+		t.Errorf("a step allocates %v times on the heap and %d bytes of the device", n,
+			free-d.FreeBytes())
 	}
 	if err := errors.Join(box.Free(), d.Close()); err != nil {
 		t.Error(err)

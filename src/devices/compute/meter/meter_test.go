@@ -154,8 +154,11 @@ type peaked struct{ *ref.Device }
 func (p peaked) Capabilities() compute.Capabilities {
 	c := p.Device.Capabilities()
 	c.Peaks = func() []compute.Peak {
-		return []compute.Peak{{Precision: compute.PrecisionFloat32, All: 1},
-			{Precision: compute.PrecisionFloat32, All: 2}, {Precision: compute.PrecisionBF16, All: 3}}
+		return []compute.Peak{
+			{Precision: compute.PrecisionFloat32, All: 1},
+			{Precision: compute.PrecisionFloat32, All: 2},
+			{Precision: compute.PrecisionBF16, All: 3},
+		}
 	}
 	return c
 }

@@ -36,12 +36,14 @@ static void end(uint64_t range) {
 }
 
 #if NAMED
-/* Modules: 1 core, 2 CUDA, 3 OpenCL, 4 CUDA's runtime, 5 core 2, 6 sync; in core 5 RangeStartA, 7 RangeEnd. */
+/* Modules: 1 core, 2 CUDA, 3 OpenCL, 4 CUDA's runtime, 5 core 2, 6 sync; in core 5 RangeStartA,
+ * 7 RangeEnd. */
 int InitializeInjectionNvtx2(const void *(*exported)(uint32_t)) {
     static const unsigned sizes[] = {0, 16, 9, 15, 7, 16, 7};
     const struct callbacks *callbacks = exported(1);
     const struct version *version = exported(3);
-    if (callbacks == NULL || callbacks->size < sizeof *callbacks || version == NULL || version->version < 2)
+    if (callbacks == NULL || callbacks->size < sizeof *callbacks ||
+        version == NULL || version->version < 2)
         return 0;
     version->set(3);
     function **table;

@@ -210,8 +210,8 @@ static int started(int rc, int owner) {
 }
 
 int hgnn_alltoallv(int comm, const void *send, const int32_t *send_counts,
-                   const int32_t *send_displs, void *recv,
-                   const int32_t *recv_counts, const int32_t *recv_displs, int row_bytes, int owner) {
+                   const int32_t *send_displs, void *recv, const int32_t *recv_counts,
+                   const int32_t *recv_displs, int row_bytes, int owner) {
     MPI_Datatype type;
     int rc = reserve();
     if (rc || (rc = row_type(row_bytes, &type))) return rc;

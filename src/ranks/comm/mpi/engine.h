@@ -36,8 +36,8 @@ int hgnn_comm_free(int comm);
 // bytes. Arrays and buffers must stay valid until completion. The argument owner is a number that
 // the caller chooses: hgnn_poll returns it once for every start that succeeded.
 int hgnn_alltoallv(int comm, const void *send, const int32_t *send_counts,
-                   const int32_t *send_displs, void *recv,
-                   const int32_t *recv_counts, const int32_t *recv_displs, int row_bytes, int owner);
+                   const int32_t *send_displs, void *recv, const int32_t *recv_counts,
+                   const int32_t *recv_displs, int row_bytes, int owner);
 int hgnn_allgatherv(int comm, const void *send, int send_count, void *recv,
                     const int32_t *recv_counts,
                     const int32_t *recv_displs, int row_bytes, int owner);

@@ -12,18 +12,18 @@
 //	   └─ MPI_Finalize, if f returned nil
 //
 // Only the engine makes MPI calls, because MPI_THREAD_FUNNELED is the thread level that every MPI
-// supports. Its thread tests pending operations, and yields or sleeps between tests. The longer nothing
-// completes, the longer it sleeps, so that ranks that share cores do not starve each other. The
-// polling is done in C, because the shortest sleep of a Go timer is a millisecond, and Gosched on a
-// locked thread costs two thread switches.
+// supports. Its thread tests pending operations, and yields or sleeps between tests. The longer
+// nothing completes, the longer it sleeps, so that ranks that share cores do not starve each other.
+// The polling is done in C, because the shortest sleep of a Go timer is a millisecond, and Gosched
+// on a locked thread costs two thread switches.
 //
 // Counts are numbers of rows, with an MPI datatype of one row. Operations with counts above MPI's
 // 32 bits are cut into several (see cut). MPI's handles stay in C.
 //
 // Buffers on the Go heap are pinned while in use. But large buffers should be outside this heap
-// (package mem). Some MPI libraries cache memory registrations, and learn only from libc that memory
-// was freed; Go's collector does not free memory through libc. Device memory may be used only in
-// messages (StartSend, StartRecv), with a CUDA-aware MPI.
+// (package mem). Some MPI libraries cache memory registrations, and learn only from libc that
+// memory was freed; Go's collector does not free memory through libc. Device memory may be used
+// only in messages (StartSend, StartRecv), with a CUDA-aware MPI.
 package mpi
 
 /*

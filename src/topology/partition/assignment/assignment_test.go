@@ -34,9 +34,11 @@ func array[T npy.Element](t *testing.T, data []T, shape ...int) string {
 func TestFormatsAgree(t *testing.T) {
 	want := []int32{2, 0, 1, 1}
 	for name, path := range map[string]string{
-		"METIS's text": text(t, "2\n0\n1\n1\n"), "blanks, no last newline": text(t, " 2\r\n0\n\n1\n1"),
-		"int32": array(t, want, 4), "a column of int64": array(t, []int64{2, 0, 1, 1}, 4, 1),
-		"uint8": array(t, []uint8{2, 0, 1, 1}, 4),
+		"METIS's text":            text(t, "2\n0\n1\n1\n"),
+		"blanks, no last newline": text(t, " 2\r\n0\n\n1\n1"),
+		"int32":                   array(t, want, 4),
+		"a column of int64":       array(t, []int64{2, 0, 1, 1}, 4, 1),
+		"uint8":                   array(t, []uint8{2, 0, 1, 1}, 4),
 	} {
 		if got, err := Read(path, 4, 3); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v", name, got, err)
@@ -51,11 +53,12 @@ func TestRefusals(t *testing.T) {
 		"counts from 1":  {text(t, "1\n2\n3\n3\n"), "vertex 2 is in part 3, but 3 parts"},
 		"below 0":        {array(t, []int64{0, 1, -1, 2}, 4), "vertex 2 is in part -1"},
 		"beyond 32 bits": {text(t, "0\n1\n99999999999\n1\n"), ":3: not an assignment"},
-		"words":          {text(t, "0\nleft\n"), `:2: not an assignment of these vertices to parts: "left"`},
-		"two columns":    {array(t, make([]int32, 8), 4, 2), "want one integer per vertex"},
-		"fractions":      {array(t, []float32{0.5, 0, 1, 2}, 4), "0.5"},
-		"nothing":        {text(t, ""), "0 entries"},
-		"no file":        {filepath.Join(t.TempDir(), "none"), "no such file"},
+		"words": {text(t, "0\nleft\n"),
+			`:2: not an assignment of these vertices to parts: "left"`},
+		"two columns": {array(t, make([]int32, 8), 4, 2), "want one integer per vertex"},
+		"fractions":   {array(t, []float32{0.5, 0, 1, 2}, 4), "0.5"},
+		"nothing":     {text(t, ""), "0 entries"},
+		"no file":     {filepath.Join(t.TempDir(), "none"), "no such file"},
 	} {
 		if _, err := Read(c.path, 4, 3); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
@@ -95,8 +98,10 @@ func TestFileRepairsUnlessTheyAreToStay(t *testing.T) {
 		t.Errorf("parts of %v vertices", size)
 	}
 	all := strings.Join(said, "\n")
-	for _, want := range []string{"as given: 16.67% of the edges are cut, largest/mean 2.250 vertices",
-		"5 moves of a vertex"} {
+	for _, want := range []string{
+		"as given: 16.67% of the edges are cut, largest/mean 2.250 vertices",
+		"5 moves of a vertex",
+	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not in %q", want, all)
 		}

@@ -47,7 +47,9 @@ func planted(t *testing.T, clusters int) *graph.CSC {
 }
 
 // parhipOf reads the file that is written of g: ends, neighbours, weights of vertices and of edges.
-func parhipOf(t *testing.T, g *graph.CSC, edge, vertex []int32) (ends []int64, all, vw, ew []int32) {
+func parhipOf(
+	t *testing.T, g *graph.CSC, edge, vertex []int32,
+) (ends []int64, all, vw, ew []int32) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "g")
 	if err := writeParHIP(path, g, edge, vertex); err != nil {
@@ -163,8 +165,9 @@ func method(t *testing.T, threads int) partition.Func {
 func TestItFindsClustersAndRepeats(t *testing.T) {
 	installed(t)
 	g := planted(t, 8)
-	w, err := partition.TrainingWeights(g, graph.Split{Train: []graph.VertexID{1, 60, 110, 170, 220, 280,
-		330, 390}})
+	w, err := partition.TrainingWeights(g, graph.Split{
+		Train: []graph.VertexID{1, 60, 110, 170, 220, 280, 330, 390},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +206,9 @@ func TestEdgeWeightsMoveTheCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cheap := func(a, b int) bool { return min(a, b) == 11 && max(a, b) == 12 || min(a, b) == 43 && max(a, b) == 44 }
+	cheap := func(a, b int) bool {
+		return min(a, b) == 11 && max(a, b) == 12 || min(a, b) == 43 && max(a, b) == 44
+	}
 	weights := make([]int32, len(g.Indices))
 	for v := range 64 {
 		for e := g.Indptr[v]; e < g.Indptr[v+1]; e++ {
