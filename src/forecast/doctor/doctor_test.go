@@ -61,7 +61,8 @@ func TestDiagnose(t *testing.T) {
 				{"version", "1"}}
 		}, "", false},
 		{"a version that says less", func(r []Rank) { r[3].Same = r[3].Same[:1] },
-			`MPI library differs: on rank 3 (node1) it is "", on rank 0 (node0) it is "Open MPI"`, true},
+			`MPI library differs: on rank 3 (node1) it is "", on rank 0 (node0) it is "Open MPI"`,
+			true},
 		{"debug build", func(r []Rank) { r[0].Slow = []string{"built with the race detector"} },
 			"race detector", false},
 		{"more ranks than CPUs", func(r []Rank) {
@@ -129,8 +130,10 @@ func TestMixedNamesEachValue(t *testing.T) {
 	for _, f := range diagnose(ranks, "DIR") {
 		got = append(got, f.Text)
 	}
-	want := []string{`version differs: on ranks 2-3 (node1, node2) it is "2", on rank 0 (node0) it is "1"`,
-		`version differs: on rank 1 (node0) it is "3", on rank 0 (node0) it is "1"`}
+	want := []string{
+		`version differs: on ranks 2-3 (node1, node2) it is "2", on rank 0 (node0) it is "1"`,
+		`version differs: on rank 1 (node0) it is "3", on rank 0 (node0) it is "1"`,
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -223,8 +223,8 @@ const (
 )
 
 // scannedDegrees returns the mean degree of a vertex, and of the vertices at the ends of edges,
-// which are most of what a hop after the first scans, in a graph whose edges go both ways. If only sizes are known the second is the
-// first too, and so a lower bound.
+// which are most of what a hop after the first scans, in a graph whose edges go both ways. If only
+// sizes are known the second is the first too, and so a lower bound.
 func (p *planner) scannedDegrees() (mean, reached float64) {
 	mean = float64(p.shards.Edges) / float64(max(1, p.shards.Vertices))
 	if !p.shards.HasTopology() || p.shards.Edges == 0 {

@@ -382,7 +382,8 @@ func TestBadJobsAreRefused(t *testing.T) {
 		name, message string
 		change        func(*Job, *Options)
 	}{
-		{"ranks that fit no parts", "3 ranks cannot share 4 parts", func(j *Job, _ *Options) { j.Ranks = 3 }},
+		{"ranks that fit no parts", "3 ranks cannot share 4 parts",
+			func(j *Job, _ *Options) { j.Ranks = 3 }},
 		{"more ranks than a list has room for", "4611686018427387904 ranks",
 			func(j *Job, _ *Options) { j.Ranks = 1 << 62 }},
 		{"a batch beyond any graph", "batch is 9223372036854775807",

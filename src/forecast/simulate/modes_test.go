@@ -227,7 +227,8 @@ func TestModesThatCannotBeCounted(t *testing.T) {
 		change func(o *ModeOptions)
 		want   string
 	}{
-		{func(o *ModeOptions) { o.RankCounts = []int{2, 2} }, "names 2, which is below 1 or comes twice"},
+		{func(o *ModeOptions) { o.RankCounts = []int{2, 2} },
+			"names 2, which is below 1 or comes twice"},
 		{func(o *ModeOptions) { o.RankCounts = []int{0} }, "--ranks names 0"},
 		{func(o *ModeOptions) { o.Model.Hidden = 0 }, "hidden is 0"},
 		{func(o *ModeOptions) { o.Batch = 0 }, "batch is 0"},

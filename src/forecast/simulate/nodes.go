@@ -230,7 +230,8 @@ func (n *node) placed(i int) bool {
 // divided reports whether the ranks of a node divide a dynamic cache of the i-th policy, as
 // job.Divides does for the policy of a run.
 func (s *Simulation) divided(i int) bool {
-	return s.job.FetchesAsNodes() && !s.policies[i].Static() && s.own[i].Placement == policy.PlacementGroup
+	return s.job.FetchesAsNodes() && !s.policies[i].Static() &&
+		s.own[i].Placement == policy.PlacementGroup
 }
 
 // open adds the players of all ranks.

@@ -198,8 +198,10 @@ func TestBadOptions(t *testing.T) {
 			[]string{"cache.placement is group, which cannot be combined with cache.policy sieve",
 				"cache.policy optimum"}},
 		{"nodes that fetch as one", func(o *Options) { o.AsNodes, o.RanksPerNode = true, 2 },
-			[]string{"policy optimum tells how many rows are fetched but not which, and nodes that " +
-				"fetch as one need to know which; leave it out, or set exchange.nodes=off"}},
+			[]string{
+				"policy optimum tells how many rows are fetched but not which, and nodes that " +
+					"fetch as one need to know which; leave it out, or set exchange.nodes=off",
+			}},
 		{"nodes that fetch as one, near draws",
 			func(o *Options) { near(o); o.AsNodes, o.RanksPerNode = true, 2 },
 			[]string{"together with draws that depend on the cache"}},
@@ -216,14 +218,18 @@ func TestBadOptions(t *testing.T) {
 		{"locality and what is known in advance", func(o *Options) { near(o) },
 			[]string{"cannot be combined with cache.policy oracle, because it samples",
 				"combined with cache.policy lookahead", "combined with cache.policy optimum"}},
-		{"locality that adapts to a cache that changes", func(o *Options) {
-			near(o)
-			o.Policies = []string{policy.Sieve}
-			o.Locality.Adapts, o.Locality.Adaption = true, job.Adaption{Lower: 0.5, Upper: 0.1,
-				Link: -1}
-		}, []string{"combined with cache.policy sieve", "locality_lower is 0.5, above sample.locality_upper, " +
-			"which is 0.1",
-			"sample.locality_link is -1 bytes/s and sample.locality_edges is 0 edges/s"}},
+		{"locality that adapts to a cache that changes",
+			func(o *Options) {
+				near(o)
+				o.Policies = []string{policy.Sieve}
+				o.Locality.Adapts = true
+				o.Locality.Adaption = job.Adaption{Lower: 0.5, Upper: 0.1, Link: -1}
+			},
+			[]string{
+				"combined with cache.policy sieve",
+				"locality_lower is 0.5, above sample.locality_upper, which is 0.1",
+				"sample.locality_link is -1 bytes/s and sample.locality_edges is 0 edges/s",
+			}},
 		{"locality and sums", func(o *Options) {
 			near(o)
 			o.Policies, o.Sums, o.Model.Kind = []string{policy.VIP}, true, "sage"

@@ -130,7 +130,8 @@ func (n *batchNorm) backward(dev compute.Device, dx, dy, x, y compute.Matrix, in
 
 // correction returns what must be added to dx, because dx was computed from dgamma and dbeta, which
 // are sums over the R rows of this rank alone. To each number of dx, scale times the normalised
-// number plus shift must be added. If G and B are the sums over the N rows of all ranks, scale and shift are
+// number plus shift must be added. If G and B are the sums over the N rows of all ranks, scale and
+// shift are
 //
 //	gamma*root * (dgamma/R - G/N)     gamma*root * (dbeta/R - B/N)
 func (n *batchNorm) correction(dev compute.Device, rows int, gather Gather) (scale, shift []float32,

@@ -41,7 +41,10 @@ func TestGoldenBatchNorm(t *testing.T) {
 // have trained them; inference reads them, and they are saved with the weights.
 func TestRunningStatistics(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: NormBatch, Task: task.Multiclass}
+		c := Config{
+			Kind: "mlp", Layers: 2, In: 3, Hidden: 4, Out: 2, Norm: NormBatch,
+			Task: task.Multiclass,
+		}
 		m := newModel(t, dev, c, 1)
 		o, err := NewOptimizer(dev, m.Params, DefaultOptimizer(SGD))
 		if err != nil {
@@ -54,7 +57,9 @@ func TestRunningStatistics(t *testing.T) {
 		for _, seeds := range []int{5, 0, 9} { // one rank has none
 			b, _ := randomBatch(t, dev, rng, c, seeds)
 			if seeds == 0 {
-				b = &Batch{Hops: seedHops(2, 0), X: compute.Matrix{Cols: 3}, Train: true, GlobalSeeds: 14}
+				b = &Batch{
+					Hops: seedHops(2, 0), X: compute.Matrix{Cols: 3}, Train: true, GlobalSeeds: 14,
+				}
 			}
 			_, grads := pass(t, dev, m, b)
 			for i, v := range grads {
@@ -67,7 +72,8 @@ func TestRunningStatistics(t *testing.T) {
 					mean += float64(x[r*4+j]) / float64(seeds)
 				}
 				for r := range seeds {
-					variance += (float64(x[r*4+j]) - mean) * (float64(x[r*4+j]) - mean) / float64(seeds-1)
+					off := float64(x[r*4+j]) - mean
+					variance += off * off / float64(seeds-1)
 				}
 				rows[j] += float64(seeds)
 				sums[j] += float64(seeds) * mean
@@ -82,10 +88,12 @@ func TestRunningStatistics(t *testing.T) {
 		}
 		for j := range 4 {
 			mean, variance := 0.1*sums[j]/rows[j], 0.9+0.1*squares[j]/rows[j]
-			if got := float64(tensors["norms.0.module.running_mean"][j]); math.Abs(got-mean) > 1e-6 {
+			got := float64(tensors["norms.0.module.running_mean"][j])
+			if math.Abs(got-mean) > 1e-6 {
 				t.Errorf("the running mean of column %d is %g, want %g", j, got, mean)
 			}
-			if got := float64(tensors["norms.0.module.running_var"][j]); math.Abs(got-variance) > 1e-6 {
+			got = float64(tensors["norms.0.module.running_var"][j])
+			if math.Abs(got-variance) > 1e-6 {
 				t.Errorf("the running variance of column %d is %g, want %g", j, got, variance)
 			}
 		}
@@ -149,12 +157,15 @@ func (m *meeting) gather(rank int, own []float32) ([]float32, error) {
 	return slices.Clone(m.round), nil
 }
 
-// Ranks that share a minibatch, one of them without rows and one with a single row, come together to
-// the loss of a float64 model of all rows, its numerical derivatives, and the statistics of all rows.
+// Ranks that share a minibatch, one of them without rows and one with a single row, come together
+// to the loss of a float64 model of all rows, its numerical derivatives, and the statistics of all
+// rows.
 func TestBatchNormOverTheRowsOfSeveralRanks(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "mlp", Layers: 3, In: 3, Hidden: 4, Out: 2, Norm: NormBatch, Residual: true,
-			Activation: ELU, Task: task.Multiclass}
+		c := Config{
+			Kind: "mlp", Layers: 3, In: 3, Hidden: 4, Out: 2, Norm: NormBatch, Residual: true,
+			Activation: ELU, Task: task.Multiclass,
+		}
 		whole := newModel(t, dev, c, 1)
 		b, rows := randomBatch(t, dev, rand.New(rand.NewPCG(8, 0)), c, 9)
 		b.InputGradient = false
@@ -168,11 +179,14 @@ func TestBatchNormOverTheRowsOfSeveralRanks(t *testing.T) {
 		meet := meeting{parts: make([][]float32, len(first)-1)}
 		meet.all.L = &meet.turn
 		err := meet.ranks(func(rank int) error {
-			gather := func(own []float32, _ bool) ([]float32, error) { return meet.gather(rank, own) }
+			gather := func(own []float32, _ bool) ([]float32, error) {
+				return meet.gather(rank, own)
+			}
 			m := newModel(t, dev, c, 1)
 			lo, hi := first[rank], first[rank+1]
 			own := *b
-			own.Hops, own.X, own.Labels = seedHops(c.Layers, hi-lo), b.X.RowsAt(lo, hi), b.Labels[4*lo:4*hi]
+			own.Hops, own.X = seedHops(c.Layers, hi-lo), b.X.RowsAt(lo, hi)
+			own.Labels = b.Labels[4*lo : 4*hi]
 			inputs, x, err := make([]Input, c.Layers), own.X, error(nil)
 			for l := range inputs {
 				inputs[l] = own.Input(l, x)

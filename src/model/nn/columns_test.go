@@ -11,7 +11,9 @@ import (
 
 // inputRows returns the rows that the input layer of c reads of a batch with rows of all sources:
 // own rows and aggregates.
-func inputRows(t *testing.T, dev compute.Device, c Config, b *Batch) (own, aggregate compute.Matrix) {
+func inputRows(
+	t *testing.T, dev compute.Device, c Config, b *Batch,
+) (own, aggregate compute.Matrix) {
 	h, needs := &b.Hops[0], c.Needs()
 	own = b.X.RowsAt(0, h.Destinations)
 	aggregate = upload(t, dev, h.Destinations, c.In, make([]float32, h.Destinations*c.In))
@@ -69,7 +71,8 @@ func TestColumnsAddUp(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					shares, columns, inputs = append(shares, y), append(columns, c), append(inputs, in)
+					shares, columns = append(shares, y), append(columns, c)
+					inputs = append(inputs, in)
 				}
 				got, dsum := passOfShares(t, dev, m, b, shares)
 				grads := download(dev, m.Params.Grads)
@@ -110,8 +113,8 @@ func ofMap(m *Model, q Param) bool {
 	return false
 }
 
-// passOfShares is pass with the shares of the input layer's columns. It returns the gradient of their
-// sum; the gradients of the map are not set.
+// passOfShares is pass with the shares of the input layer's columns. It returns the gradient of
+// their sum; the gradients of the map are not set.
 func passOfShares(t *testing.T, dev compute.Device, m *Model, b *Batch, shares []compute.Matrix) (
 	task.Stats, compute.Matrix) {
 	inputs := make([]Input, len(b.Hops))

@@ -30,7 +30,8 @@ const (
 // WeightsFault finds weights that are not finite after the last Update, and says whether their
 // gradient or the update itself is the cause. If all weights are finite, ok is false. If several
 // layers have bad weights, it returns the fault of the last of these layers: backward runs from the
-// last layer to the first, so the trouble began there. The array Grads must still have the gradients of that update. Waits for the device.
+// last layer to the first, so the trouble began there. The array Grads must still have the
+// gradients of that update. Waits for the device.
 func (p *Params) WeightsFault() (f Fault, ok bool) {
 	values, grads := p.host(p.Values), p.host(p.Grads)
 	for _, q := range p.List { // begins with the last layer
@@ -188,8 +189,8 @@ func (m *Model) faultIn(find func(k int) (row, vertex int)) Fault {
 	if in := &m.inputs[0]; in.Folded {
 		for t := range in.Types {
 			if row, _ := find(m.suspectTypes() + t); row >= 0 {
-				return Fault{faultInput, fmt.Sprintf("the features of vertex type %s, at row %d of "+
-					"the minibatch's rows of this type", m.Config.Schema.Types[t], row)}
+				return Fault{faultInput, fmt.Sprintf("the features of vertex type %s, at row %d "+
+					"of the minibatch's rows of this type", m.Config.Schema.Types[t], row)}
 			}
 		}
 	}

@@ -20,7 +20,9 @@ import (
 func struck(t *testing.T, dev compute.Device, before func(m *Model, b *Batch)) (*Model, *Batch) {
 	t.Helper()
 	m, err := NewModel(dev,
-		Config{Kind: "mlp", Layers: 3, In: 2, Hidden: 4, Out: 3, Norm: NormNone, Task: task.Multiclass},
+		Config{
+			Kind: "mlp", Layers: 3, In: 2, Hidden: 4, Out: 3, Norm: NormNone, Task: task.Multiclass,
+		},
 		1)
 	if err != nil {
 		t.Fatal(err)

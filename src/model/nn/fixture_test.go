@@ -29,7 +29,9 @@ var backends = []backend{
 	{"ref", func(*testing.T) (compute.Device, error) { return ref.New(), nil }},
 	{"cpu", func(*testing.T) (compute.Device, error) { return cpu.New(cpu.Options{Threads: 2}) }},
 	{"cuda", func(t *testing.T) (compute.Device, error) {
-		return cuda.Open(cuda.Options{Memory: 16 << 20, Library: computetest.CUDALibrary(t, "../../..")})
+		return cuda.Open(cuda.Options{
+			Memory: 16 << 20, Library: computetest.CUDALibrary(t, "../../.."),
+		})
 	}},
 }
 
@@ -149,8 +151,8 @@ var typed = graph.Schema{Types: []string{"a", "b"}, Relations: []graph.Relation{
 	{Source: "a", Name: "z", Target: "b"}, {Source: "b", Name: "none", Target: "b"},
 }}
 
-// relate makes every destination one of the types of typed, and gives its edges to the relations that
-// end there, at random.
+// relate makes every destination one of the types of typed, and gives its edges to the relations
+// that end there, at random.
 func relate(h Hop, own Relating, rng *rand.Rand) Hop {
 	kinds, lists := make([]int, h.Destinations), make([]map[int32][]int32, len(typed.Relations))
 	for r := range lists {
@@ -169,8 +171,8 @@ func relate(h Hop, own Relating, rng *rand.Rand) Hop {
 	return related(h, own, kinds, lists)
 }
 
-// related gives a hop the edges of relations: of each the sources by destination. kinds are the types
-// of the destinations.
+// related gives a hop the edges of relations: of each the sources by destination. kinds are the
+// types of the destinations.
 func related(h Hop, own Relating, kinds []int, lists []map[int32][]int32) Hop {
 	sets := min(2, 1+int(own-OwnTogether))
 	h.Forward = compute.Segments{Indptr: []int64{0}}
@@ -216,7 +218,8 @@ func related(h Hop, own Relating, kinds []int, lists []map[int32][]int32) Hop {
 	return h
 }
 
-// pair puts pairs of a source and a relation in the place of sources, and returns how many there are.
+// pair puts pairs of a source and a relation in the place of sources, and returns how many there
+// are.
 func pair(h *Hop, targets []int32) int {
 	row := 0
 	for _, end := range h.Ends {

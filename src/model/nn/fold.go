@@ -97,8 +97,8 @@ type folded struct {
 }
 
 // group says which weights a group of rows is multiplied by. These are the weights of the relation
-// or, if the field relation is negative, the set of own weights with the number set. If both fields are
-// negative, the group has no rows.
+// or, if the field relation is negative, the set of own weights with the number set. If both fields
+// are negative, the group has no rows.
 type group struct{ relation, set int }
 
 // newFolded returns the folding of a relational layer whose input rows are mapped by p. It returns

@@ -15,8 +15,8 @@ type foldedHop struct {
 	rows           []int // of each type
 }
 
-// foldable makes a hop of typed with that many destinations. The relations from type 1 have no rows if
-// few.
+// foldable makes a hop of typed with that many destinations. The relations from type 1 have no rows
+// if few.
 func foldable(rng *rand.Rand, destinations int, own Relating, few bool) (f foldedHop) {
 	type row struct{ kind, d int }
 	var rows []row // of relations, then own
@@ -106,8 +106,10 @@ func TestFoldedRows(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, c := range []Config{{Kind: "rgcn"}, {Kind: "rgcn", Bases: 2}, {Kind: "sage"}} {
 			for _, few := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, %d bases, few %v", c.Kind, c.Bases, few), func(t *testing.T) {
-					c.Layers, c.In, c.Hidden, c.Out, c.Norm, c.Task = 2, 5, 4, 3, NormNone, task.Multiclass
+				name := fmt.Sprintf("%s, %d bases, few %v", c.Kind, c.Bases, few)
+				t.Run(name, func(t *testing.T) {
+					c.Layers, c.In, c.Hidden, c.Out = 2, 5, 4, 3
+					c.Norm, c.Task = NormNone, task.Multiclass
 					c.Schema, c.TypeFeatures = typed, []int{6, 3}
 					rng := rand.New(rand.NewPCG(1, 2))
 					own := c.Needs().Relations
@@ -122,8 +124,8 @@ func TestFoldedRows(t *testing.T) {
 					run := func(hop Hop) (r result) {
 						m := newModel(t, dev, c, 1)
 						for _, p := range m.Params.List { // biases begin as zeros
-							dev.Upload(p.of(m.Params.Values), randomRows(rand.New(rand.NewPCG(3, uint64(p.Offset))),
-								p.Len()))
+							dev.Upload(p.of(m.Params.Values),
+								randomRows(rand.New(rand.NewPCG(3, uint64(p.Offset))), p.Len()))
 						}
 						b.Hops = []Hop{hop, upper.mapped}
 						logits, err := m.Forward(&b)
@@ -138,14 +140,18 @@ func TestFoldedRows(t *testing.T) {
 							rows := upload(t, dev, n, c.TypeFeatures[k], nil)
 							m.RowGradient(rows, k, dx.RowsAt(at, at+n))
 							at += n
-							r.rows = append(r.rows, download(dev, rows.Data[:n*c.TypeFeatures[k]])...)
+							r.rows = append(r.rows,
+								download(dev, rows.Data[:n*c.TypeFeatures[k]])...)
 						}
 						r.grads = download(dev, m.Params.Grads)
 						return r
 					}
 					want, got := run(lower.mapped), run(lower.folded)
-					for i, of := range [][2][]float32{{got.logits, want.logits}, {got.grads, want.grads},
-						{got.rows, want.rows}} {
+					for i, of := range [][2][]float32{
+						{got.logits, want.logits},
+						{got.grads, want.grads},
+						{got.rows, want.rows},
+					} {
 						wide := make([]float64, len(of[1]))
 						for k, x := range of[1] {
 							wide[k] = float64(x)

@@ -14,7 +14,8 @@ import (
 func FuzzSafetensors(f *testing.F) {
 	for _, tensors := range [][]Tensor{
 		nil,
-		{{Name: "a", Shape: []int{2, 3}, Data: make([]float32, 6)}, {Name: "b", Data: []float32{7}}},
+		{{Name: "a", Shape: []int{2, 3}, Data: make([]float32, 6)},
+			{Name: "b", Data: []float32{7}}},
 		{{Name: "empty", Shape: []int{0, 4}}, {Name: "c", Shape: []int{1}, Data: []float32{1}}},
 	} {
 		var b bytes.Buffer

@@ -17,7 +17,7 @@ import (
 // We sum in another order (edges one by one, rows in chunks), which costs about the same again in
 // an unlucky place: tolerances are within ten times PyTorch's.
 const (
-	layerForward     = 1e-6 // PyTorch 1e-7: sage_mean and sage_mean_wide, softmax, sigmoid, layernorm
+	layerForward     = 1e-6 // PyTorch 1e-7: sage_mean, sage_mean_wide, softmax, sigmoid, layernorm
 	layerBackward    = 2e-6 // PyTorch 2e-7 (db), wide 3e-7 (dW_neigh)
 	ginBackward      = 6e-6 // PyTorch 2e-7 (dW2), wide 6e-7 (deps)
 	gatBackward      = 8e-6 // PyTorch 8e-7 (da_dst), wide mean 1e-6
@@ -41,8 +41,10 @@ var arrays = map[string]map[string]string{
 		"eps": "eps"},
 	"gine": {"nn.0.weight": "W1", "nn.0.bias": "b1", "nn.2.weight": "W2", "nn.2.bias": "b2",
 		"eps": "eps", "lin.weight": "W_edge", "lin.bias": "b_edge"},
-	"gatv2": {"lin_l.weight": "W_l", "lin_l.bias": "b_l", "lin_r.weight": "W_r", "lin_r.bias": "b_r",
-		"att": "a", "bias": "b", "lin_edge.weight": "W_edge"},
+	"gatv2": {
+		"lin_l.weight": "W_l", "lin_l.bias": "b_l", "lin_r.weight": "W_r", "lin_r.bias": "b_r",
+		"att": "a", "bias": "b", "lin_edge.weight": "W_edge",
+	},
 	"gat": {"lin.weight": "W", "att_src": "a_src", "att_dst": "a_dst", "bias": "b"},
 }
 
@@ -74,7 +76,8 @@ func TestGoldenLayer(t *testing.T) {
 		{"sage_mean", Config{Kind: "sage"}, layerBackward},
 		{"gcn", Config{Kind: "gcn"}, layerBackward},
 		{"gin", Config{Kind: "gin"}, ginBackward},
-		{"gat_concat", Config{Kind: "gat", Heads: 3, HeadMerge: HeadsConcat, Slope: 0.2}, gatBackward},
+		{"gat_concat", Config{Kind: "gat", Heads: 3, HeadMerge: HeadsConcat, Slope: 0.2},
+			gatBackward},
 		{"gat_mean", Config{Kind: "gat", Heads: 3, HeadMerge: HeadsMean, Slope: 0.2}, gatBackward},
 	} {
 		for _, file := range []string{c.file, c.file + "_wide"} {
@@ -87,14 +90,16 @@ func TestGoldenLayer(t *testing.T) {
 	}
 }
 
-// Layers that read features of edges are those of PyTorch Geometric (tests/pytorch/edge_goldens.py).
+// Layers that read features of edges are those of PyTorch Geometric
+// (tests/pytorch/edge_goldens.py).
 func TestGoldenEdgeFeatures(t *testing.T) {
 	for _, c := range []struct {
 		file     string
 		config   Config
 		backward float64
 	}{
-		{"gatv2_edges", Config{Kind: "gatv2", Heads: 2, HeadMerge: HeadsConcat, Slope: 0.2, EdgeIn: 5},
+		{"gatv2_edges",
+			Config{Kind: "gatv2", Heads: 2, HeadMerge: HeadsConcat, Slope: 0.2, EdgeIn: 5},
 			gatBackward},
 		{"gine", Config{Kind: "gine", EdgeIn: 5}, ginBackward},
 	} {
@@ -120,7 +125,8 @@ func TestGoldenRelations(t *testing.T) {
 
 func goldenRelations(t *testing.T, dev compute.Device, c Config) {
 	g := openGolden(t, "typed_"+c.Kind)
-	sources, targets := []int{20, 30}, []int{9, 11} // of each type, whose first vertices are the targets
+	// of each type, whose first vertices are the targets
+	sources, targets := []int{20, 30}, []int{9, 11}
 	h := Hop{Sources: 50, Destinations: 20}
 	places, next := [2][]int32{}, [2]int32{0, 20} // of each type's vertices among the sources
 	var kinds []int
@@ -180,8 +186,10 @@ func goldenRelations(t *testing.T, dev compute.Device, c Config) {
 		return to
 	}
 	x, dy := download(dev, g.rows(dev, "X").Data), download(dev, g.rows(dev, "dY").Data)
-	in := &Input{Hop: related(h, layer.Needs().Relations, kinds, lists), Train: true, Gradient: true,
-		X: upload(t, dev, 50, c.In, order(x, sources, c.In, false))}
+	in := &Input{
+		Hop: related(h, layer.Needs().Relations, kinds, lists), Train: true, Gradient: true,
+		X: upload(t, dev, 50, c.In, order(x, sources, c.In, false)),
+	}
 	if err := layer.Reserve(in); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +244,10 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 	}
 	array := func(p string) string { return layerArray(c.Kind, p) }
 	g.setParams(m, array)
-	in := &Input{Hop: fit(g.hop(""), m.Needs(), nil), X: g.rows(dev, "X"), Train: true, Gradient: true}
+	in := &Input{
+		Hop: fit(g.hop(""), m.Needs(), nil), X: g.rows(dev, "X"),
+		Train: true, Gradient: true,
+	}
 	if needs := m.Needs(); needs.EdgeRows {
 		in.EdgeRows = g.edgeRows(dev, &in.Hop, needs.SelfEdges)
 	}
@@ -409,8 +420,8 @@ var goldenModels = []struct {
 		[]string{"adam", "adamw", "sgd"}},
 	{"model_gin3", Config{Kind: "gin", Layers: 3, Hidden: 12}, ginModelBackward,
 		[]string{"adam", "adamw", "sgd"}},
-	{"model_gat2", Config{Kind: "gat", Layers: 2, Hidden: 16, Heads: 2, Slope: 0.2}, gatModelBackward,
-		[]string{"adam", "adamw", "sgd"}},
+	{"model_gat2", Config{Kind: "gat", Layers: 2, Hidden: 16, Heads: 2, Slope: 0.2},
+		gatModelBackward, []string{"adam", "adamw", "sgd"}},
 	{"model_gat2_elu", Config{Kind: "gat", Layers: 2, Hidden: 16, Heads: 2, Slope: 0.2,
 		Activation: ELU},
 		gatModelBackward, []string{"adam"}},
@@ -421,7 +432,10 @@ func goldenModel(t *testing.T, dev compute.Device, file string, c Config) (golde
 	g := openGolden(t, file)
 	c.In, c.Out, c.Norm, c.Task = 16, 5, NormNone, task.Multiclass
 	m := newModel(t, dev, c, 0)
-	b := &Batch{X: g.rows(dev, "X"), Labels: mem.Bytes(g.int32s("labels")), Train: true, InputGradient: true}
+	b := &Batch{
+		X: g.rows(dev, "X"), Labels: mem.Bytes(g.int32s("labels")),
+		Train: true, InputGradient: true,
+	}
 	for l := range c.Layers {
 		b.Hops = append(b.Hops, fit(g.hop(fmt.Sprintf("b%d_", l)), m.Needs(), nil))
 	}

@@ -134,37 +134,59 @@ var architectures = []struct {
 		HeadMerge: HeadsMean, Slope: 0.1, Norm: NormNone, Residual: true, Task: task.Multiclass}},
 	{"rgcn", Config{Kind: "rgcn", Layers: 2, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Dropout: 0.3,
 		Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
-	{"rgcn, bases, norm, residual", Config{Kind: "rgcn", Layers: 3, In: 5, Hidden: 6, Out: 3, Bases: 2,
-		Norm: NormLayer, Residual: true, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multilabel}},
-	{"sage by relations", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Norm: NormNone,
-		Dropout: 0.2, Jumping: JumpCat, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
-	{"gat by relations", Config{Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
-		Norm: NormLayer, Dropout: 0.3, Activation: ELU, Residual: true, Schema: typed,
-		TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
+	{"rgcn, bases, norm, residual",
+		Config{
+			Kind: "rgcn", Layers: 3, In: 5, Hidden: 6, Out: 3, Bases: 2, Norm: NormLayer,
+			Residual: true, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multilabel,
+		}},
+	{"sage by relations",
+		Config{
+			Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Norm: NormNone, Dropout: 0.2,
+			Jumping: JumpCat, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass,
+		}},
+	{"gat by relations",
+		Config{
+			Kind: "gat", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2, Norm: NormLayer,
+			Dropout: 0.3, Activation: ELU, Residual: true, Schema: typed, TypeFeatures: []int{0, 0},
+			Task: task.Multiclass,
+		}},
 	{"gat by relations, means", Config{Kind: "gat", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3,
 		HeadMerge: HeadsMean, Slope: 0.1, Norm: NormNone, Schema: typed, TypeFeatures: []int{0, 0},
 		Task: task.Multiclass}},
-	{"gatv2 by relations", Config{Kind: "gatv2", Layers: 2, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
-		Norm: NormNone, Dropout: 0.3, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
-	{"gatv2 by relations, means", Config{Kind: "gatv2", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3,
-		HeadMerge: HeadsMean, Slope: 0.1, Norm: NormLayer, Residual: true, Schema: typed,
-		TypeFeatures: []int{0, 0}, Task: task.Multilabel}},
-	{"gatv2, edges", Config{Kind: "gatv2", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
-		EdgeIn: 4, Norm: NormLayer, Dropout: 0.3, Activation: ELU, Task: task.Multiclass}},
+	{"gatv2 by relations",
+		Config{
+			Kind: "gatv2", Layers: 2, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2,
+			Norm: NormNone, Dropout: 0.3, Schema: typed, TypeFeatures: []int{0, 0},
+			Task: task.Multiclass,
+		}},
+	{"gatv2 by relations, means",
+		Config{
+			Kind: "gatv2", Layers: 2, In: 5, Hidden: 4, Out: 3, Heads: 3, HeadMerge: HeadsMean,
+			Slope: 0.1, Norm: NormLayer, Residual: true, Schema: typed, TypeFeatures: []int{0, 0},
+			Task: task.Multilabel,
+		}},
+	{"gatv2, edges",
+		Config{
+			Kind: "gatv2", Layers: 3, In: 5, Hidden: 6, Out: 3, Heads: 2, Slope: 0.2, EdgeIn: 4,
+			Norm: NormLayer, Dropout: 0.3, Activation: ELU, Task: task.Multiclass,
+		}},
 	{"gine", Config{Kind: "gine", Layers: 2, In: 5, Hidden: 6, Out: 3, EdgeIn: 3, Dropout: 0.2,
 		Norm: NormNone, Task: task.Multiclass}},
 	{"gine, one layer", Config{Kind: "gine", Layers: 1, In: 5, Out: 3, EdgeIn: 1, Norm: NormNone,
 		Task: task.Multilabel}},
-	{"sage by relations, estimates", Config{Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Estimates: true,
-		Norm: NormNone, Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass}},
+	{"sage by relations, estimates",
+		Config{
+			Kind: "sage", Layers: 2, In: 5, Hidden: 4, Out: 3, Estimates: true, Norm: NormNone,
+			Schema: typed, TypeFeatures: []int{0, 0}, Task: task.Multiclass,
+		}},
 }
 
 // relationOf is the relation in the name of a parameter.
 var relationOf = regexp.MustCompile(`<.*>`)
 
 // Loss and every gradient agree with a float64 model and its numerical derivatives, for each layer
-// with every normalisation, activation and dropout that may follow it. Devices share the derivatives:
-// parameters, rows and dropout are the same on all.
+// with every normalisation, activation and dropout that may follow it. Devices share the
+// derivatives: parameters, rows and dropout are the same on all.
 func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	race.Alone(t)
 	derivatives := map[string][]float64{}
@@ -193,16 +215,20 @@ func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 					t.Errorf("seed %d: loss %.9g, oracle %.9g", seed, stats.Loss, want)
 				}
 				dx := m.Backward(dlogits, nil)
-				if d := deviation(download(dev, dx.Data), differentiate("X", x, x)); !(d <= gradientTolerance) {
+				d := deviation(download(dev, dx.Data), differentiate("X", x, x))
+				if !(d <= gradientTolerance) {
 					t.Errorf("seed %d: dX deviates by %.2g", seed, d)
 				}
-				// The parameters of all relations are one array: a softmax over one edge has no gradient.
+				// The parameters of all relations are one array: a softmax over one edge has no
+				// gradient.
 				got, want := map[string][]float32{}, map[string][]float64{}
 				for _, p := range m.Params.Tensors(m.Params.Grads)[:len(m.Params.List)] {
 					if a.Norm == NormBatch && strings.HasPrefix(p.Name, "convs.") &&
 						strings.HasSuffix(p.Name, "bias") {
-						// A batch norm takes away what a bias before it adds: what is left is rounding.
-						if d := deviation(p.Data, make([]float64, len(p.Data))); p.Shape[0] == a.Hidden && d <= 1e-7 {
+						// A batch norm takes away what a bias before it adds: what is left is
+						// rounding.
+						d := deviation(p.Data, make([]float64, len(p.Data)))
+						if p.Shape[0] == a.Hidden && d <= 1e-7 {
 							continue
 						}
 					}
@@ -220,8 +246,8 @@ func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	})
 }
 
-// drawBiases draws parameters that begin as zeros: rows of destinations without edges would lie on the
-// kink of ReLU.
+// drawBiases draws parameters that begin as zeros: rows of destinations without edges would lie on
+// the kink of ReLU.
 func drawBiases(t *testing.T, m *Model, rng *rand.Rand) {
 	tensors := m.Params.Tensors(m.Params.Values)[:len(m.Params.List)]
 	for i, p := range tensors {

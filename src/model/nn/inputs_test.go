@@ -8,8 +8,8 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// A model whose parameters of the input layer are permuted as the columns of the features are has the
-// same loss.
+// A model whose parameters of the input layer are permuted as the columns of the features are has
+// the same loss.
 func TestInputAxes(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, a := range architectures {
@@ -37,7 +37,8 @@ func TestInputAxes(t *testing.T) {
 				if err := m.Params.SetTensors(m.Params.Values, all); err != nil || len(axes) > 0 {
 					t.Fatalf("%v, no parameters %v", err, axes)
 				}
-				if got, _ := pass(t, dev, m, b); math.Abs(got.Loss-want.Loss) > 1e-4*math.Abs(want.Loss) {
+				got, _ := pass(t, dev, m, b)
+				if math.Abs(got.Loss-want.Loss) > 1e-4*math.Abs(want.Loss) {
 					t.Errorf("loss %g of permuted columns, %g before", got.Loss, want.Loss)
 				}
 			})

@@ -27,8 +27,9 @@ func goldenLearned(t *testing.T) (g golden, l *Learned, step func(int) ([]int32,
 	}
 	// two tables with vertices between them that learn nothing
 	original = append(original[:9:9], append([]int32{-1, -1}, original[9:]...)...)
-	l = NewLearned(shape[1], []LearnedRange{{First: 0, End: 9}, {Part: 1, First: 11, End: shape[0] + 2}},
-		original, 1, LearnedOptions{Scale: 1, Unread: UnreadZero}, true)
+	l = NewLearned(shape[1],
+		[]LearnedRange{{First: 0, End: 9}, {Part: 1, First: 11, End: shape[0] + 2}}, original, 1,
+		LearnedOptions{Scale: 1, Unread: UnreadZero}, true)
 	t.Cleanup(l.Free)
 	for i, x := range p {
 		l.rows[i] = float32(x)
@@ -71,8 +72,8 @@ func TestGoldenSparseAdam(t *testing.T) {
 	}
 }
 
-// Rows begin within the scale, each drawn by its vertex alone. Evaluation reads rows without a gradient
-// as zeros, training as they began; rows with one are what they have become for both.
+// Rows begin within the scale, each drawn by its vertex alone. Evaluation reads rows without a
+// gradient as zeros, training as they began; rows with one are what they have become for both.
 func TestRowsThatTrainingHasNotRead(t *testing.T) {
 	const n, cols = 6, 8
 	o := LearnedOptions{Scale: 0.25, Decay: 0.5, Unread: UnreadZero}
@@ -116,8 +117,8 @@ func TestRowsThatTrainingHasNotRead(t *testing.T) {
 	}
 }
 
-// In a step rows that it reads decay by the learning rate times the decay, apart from their moments;
-// others stay.
+// In a step rows that it reads decay by the learning rate times the decay, apart from their
+// moments; others stay.
 func TestLearnedRowsDecay(t *testing.T) {
 	rows := func(decay float64) (*Learned, []float32) {
 		l := NewLearned(2, []LearnedRange{{End: 3}}, []int32{0, 1, 2}, 1,
@@ -157,8 +158,8 @@ func (tiled) Capabilities() compute.Capabilities {
 	}}
 }
 
-// Gradients of a row are added stream by stream: the bits are the same on any number of ranks of which
-// each has consecutive streams, and of threads.
+// Gradients of a row are added stream by stream: the bits are the same on any number of ranks of
+// which each has consecutive streams, and of threads.
 func TestLearnedSumsByStream(t *testing.T) {
 	var want uint64
 	for _, ranks := range []int{1, 2, 4} {
@@ -189,8 +190,8 @@ func TestLearnedSumsByStream(t *testing.T) {
 	}
 }
 
-// Rows come back from their files, part by part, straight to where they lie; those of another part are
-// refused, and files that end early.
+// Rows come back from their files, part by part, straight to where they lie; those of another part
+// are refused, and files that end early.
 func TestLearnedState(t *testing.T) {
 	_, l, step := goldenLearned(t)
 	ids, grads := step(1)
@@ -230,7 +231,8 @@ func TestLearnedState(t *testing.T) {
 // A file is read without a copy in memory, however large it is.
 func TestReadIntoHoldsNoCopy(t *testing.T) {
 	const n = 1 << 20
-	l := NewLearned(1, []LearnedRange{{End: n}}, make([]int32, n), 1, LearnedOptions{Scale: 1}, true)
+	l := NewLearned(1, []LearnedRange{{End: n}}, make([]int32, n), 1, LearnedOptions{Scale: 1},
+		true)
 	defer l.Free()
 	path := filepath.Join(t.TempDir(), "rows")
 	if err := WriteSafetensors(path, l.StateOf(0, true), nil); err != nil {

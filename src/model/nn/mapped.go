@@ -10,9 +10,9 @@ import (
 // afterwards. The layer must be a sum or mean of rows followed by linear maps, and the results of
 // all maps together must have fewer columns than a row. In layer-wise inference all vertices are
 // both sources and destinations. So each row is mapped once in either order. If rows are mapped
-// first, the rows that are added along the edges are narrower. This gives the same numbers up to rounding, and moves
-// fewer bytes along every edge. In training a minibatch has more sources than destinations, so rows
-// are added first and fewer rows are mapped.
+// first, the rows that are added along the edges are narrower. This gives the same numbers up to
+// rounding, and moves fewer bytes along every edge. In training a minibatch has more sources than
+// destinations, so rows are added first and fewer rows are mapped.
 func (c Config) MapsFirst(l int) bool {
 	if l == 0 || l != c.Layers-1 || c.hidden(l) || c.Schema.Typed() {
 		return false

@@ -81,7 +81,7 @@ func TestMapsFirst(t *testing.T) {
 		want bool
 	}{
 		{Config{Kind: "sage", Layers: 3, Hidden: 9, Out: 4}, 2, true},
-		{Config{Kind: "sage", Layers: 3, Hidden: 8, Out: 4}, 2, false}, // 2 x 4 columns are no fewer
+		{Config{Kind: "sage", Layers: 3, Hidden: 8, Out: 4}, 2, false}, // not fewer: 2 x 4 columns
 		{Config{Kind: "gcn", Layers: 3, Hidden: 8, Out: 4}, 2, true},
 		{Config{Kind: "sage", Layers: 3, Hidden: 9, Out: 4}, 1, false}, // a hidden layer
 		{Config{Kind: "sage", Layers: 3, Hidden: 9, Out: 4}, 3, false}, // no layer

@@ -41,7 +41,8 @@ func TestPreparedInputEqualsAllSources(t *testing.T) {
 		prepared.Own = b.X.RowsAt(0, b.Hops[0].Destinations)
 		prepared.X = compute.Matrix{}
 		prepared.Hops = slices.Clone(b.Hops)
-		prepared.Hops[0].Forward, prepared.Hops[0].Transposed = compute.Segments{}, compute.Segments{}
+		prepared.Hops[0].Forward = compute.Segments{}
+		prepared.Hops[0].Transposed = compute.Segments{}
 		check := func(name string) {
 			gotStats, got := pass(t, dev, m, &prepared)
 			if gotStats != wantStats || !slices.Equal(got, want) {
@@ -157,7 +158,8 @@ func TestEvaluation(t *testing.T) {
 				Task: task.Multilabel}, 4)
 		b.Train = true
 		if want, _ := pass(t, dev, plain, b); got != want || got == trained {
-			t.Errorf("evaluation gave %+v, a model without dropout %+v, training %+v", got, want, trained)
+			t.Errorf("evaluation gave %+v, a model without dropout %+v, training %+v", got, want,
+				trained)
 		}
 	})
 }
@@ -265,7 +267,9 @@ func TestStepAllocatesNothing(t *testing.T) {
 
 func TestMisuse(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 2, Out: 2, Norm: NormNone, Task: task.Multiclass}
+		c := Config{
+			Kind: "mlp", Layers: 2, In: 3, Hidden: 2, Out: 2, Norm: NormNone, Task: task.Multiclass,
+		}
 		rng := rand.New(rand.NewPCG(1, 0))
 		b, _ := randomBatch(t, dev, rng, c, 3)
 		sampled := *b
@@ -277,7 +281,8 @@ func TestMisuse(t *testing.T) {
 			name, want string
 			batch      *Batch
 		}{
-			{"a model without neighbours on sampled blocks", "handed its seeds in every hop", &sampled},
+			{"a model without neighbours on sampled blocks", "handed its seeds in every hop",
+				&sampled},
 			{"a hop too few", "minibatch has 1 hops, model has 2 layers", &short},
 		} {
 			func() {
@@ -299,18 +304,23 @@ func TestTypesThatNoRelationEndsIn(t *testing.T) {
 	both := s
 	both.Relations = append(slices.Clone(s.Relations), s.Relations[0].Reverse())
 	for _, kind := range []string{"sage", "gat", "gatv2", "rgcn"} {
-		c := Config{Kind: kind, Layers: 2, In: 4, Hidden: 4, Out: 2, Heads: 2, Norm: NormNone, Schema: s,
-			TypeFeatures: []int{3, 3}, Task: task.Multiclass}
+		c := Config{
+			Kind: kind, Layers: 2, In: 4, Hidden: 4, Out: 2, Heads: 2, Norm: NormNone, Schema: s,
+			TypeFeatures: []int{3, 3}, Task: task.Multiclass,
+		}
 		err := c.Check()
-		if refused := err != nil && strings.Contains(err.Error(), "no relation ends in vertex type author, "+
-			"which model kind "+kind+" needs: import with --reverse"); refused != (kind != "rgcn") {
+		want := "no relation ends in vertex type author, which model kind " + kind +
+			" needs: import with --reverse"
+		refused := err != nil && strings.Contains(err.Error(), want)
+		if refused != (kind != "rgcn") {
 			t.Errorf("%s: %v", kind, err)
 		}
 		c.Schema = both
 		if err := c.Check(); err != nil {
 			t.Errorf("%s with the reverse: %v", kind, err)
 		}
-		if c.EdgeIn = 2; !strings.Contains(fmt.Sprint(c.Check()), "no model of relations reads them: set model.edge_features=false") {
+		c.EdgeIn, want = 2, "no model of relations reads them: set model.edge_features=false"
+		if !strings.Contains(fmt.Sprint(c.Check()), want) {
 			t.Errorf("%s with features of edges: %v", kind, c.Check())
 		}
 	}
@@ -422,7 +432,8 @@ func TestOutOfMemory(t *testing.T) {
 					m.Close()
 				}
 				if meter.live != 0 {
-					t.Errorf("%s: allocation %d failed and left %d elements", a.name, failAt, meter.live)
+					t.Errorf("%s: allocation %d failed and left %d elements", a.name, failAt,
+						meter.live)
 				}
 			}
 		}

@@ -13,7 +13,10 @@ import (
 func TestOptimizerResumes(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
 		for _, kind := range []string{SGD, Adam, AdamW} {
-			c := Config{Kind: "sage", Layers: 2, In: 4, Hidden: 5, Out: 3, Norm: NormLayer, Task: task.Multiclass}
+			c := Config{
+				Kind: "sage", Layers: 2, In: 4, Hidden: 5, Out: 3, Norm: NormLayer,
+				Task: task.Multiclass,
+			}
 			b, _ := randomBatch(t, dev, rand.New(rand.NewPCG(1, 0)), c, 6)
 			train := func(m *Model, o *Optimizer, steps int) {
 				for range steps {

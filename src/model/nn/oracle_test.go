@@ -71,7 +71,8 @@ func (o *oracle) loss(x []float64) float64 {
 				rows = maxRows(h, x, in)
 			}
 			y = o.linear(rows, in, out, fmt.Sprintf("convs.%d.lin_l.", l))
-			for i, v := range o.linear(x[:h.Destinations*in], in, out, fmt.Sprintf("convs.%d.lin_r.", l)) {
+			for i, v := range o.linear(x[:h.Destinations*in], in, out,
+				fmt.Sprintf("convs.%d.lin_r.", l)) {
 				y[i] += v
 			}
 		case "gcn":
@@ -129,8 +130,9 @@ func (o *oracle) loss(x []float64) float64 {
 	return o.softmax(x)
 }
 
-// related is a layer with relations: the sum, over the relations of which a destination has edges, of
-// its neighbours' mean times the relation's weights, and its own row times the weights of its type.
+// related is a layer with relations: the sum, over the relations of which a destination has edges,
+// of its neighbours' mean times the relation's weights, and its own row times the weights of its
+// type.
 func (o *oracle) related(h Hop, x []float64, in, out, l int) []float64 {
 	y := make([]float64, h.Destinations*out)
 	add := func(row int, weight func(i, j int) float64) {
@@ -329,14 +331,15 @@ func (o *oracle) gat(h Hop, x []float64, in, out, l int, prefix string) []float6
 	z, r := o.linear(x, in, wide, prefix+sources), o.linear(x, in, wide, prefix+targets)
 	return o.attend(h, z, wide, out, prefix, func(e, s, d, head int) (v float64) {
 		for j := head * width; j < (head+1)*width; j++ {
-			v += o.params[prefix+"att_src"][j]*z[s*wide+j] + o.params[prefix+"att_dst"][j]*r[d*wide+j]
+			v += o.params[prefix+"att_src"][j]*z[s*wide+j] +
+				o.params[prefix+"att_dst"][j]*r[d*wide+j]
 		}
 		return o.leaky(v)
 	})
 }
 
-// relatedHeads adds, over the relations that end in a destination's type, what attend makes of its edges
-// by the relation.
+// relatedHeads adds, over the relations that end in a destination's type, what attend makes of its
+// edges by the relation.
 func (o *oracle) relatedHeads(h Hop, x []float64, in, out, l int,
 	attend func(h Hop, x []float64, in, out, l int, prefix string) []float64) []float64 {
 	y, row := make([]float64, h.Destinations*out), 0
@@ -353,8 +356,8 @@ func (o *oracle) relatedHeads(h Hop, x []float64, in, out, l int,
 			one.Forward.Indices = append(one.Forward.Indices, of...)
 			one.Forward.Indptr = append(one.Forward.Indptr, int64(len(one.Forward.Indices)))
 		}
-		made := attend(one, x, in, out, l, fmt.Sprintf("convs.%d.convs.<%s___%s___%s>.", l, rel.Source,
-			rel.Name, rel.Target))
+		made := attend(one, x, in, out, l,
+			fmt.Sprintf("convs.%d.convs.<%s___%s___%s>.", l, rel.Source, rel.Name, rel.Target))
 		for d := range h.Destinations {
 			kind := int(h.Targets.Indices[h.Targets.Indptr[d+1]-1]) - h.Forward.Len()
 			for j := 0; j < out && typed.Types[kind] == rel.Target; j++ {

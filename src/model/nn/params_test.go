@@ -12,7 +12,10 @@ import (
 
 func TestParameters(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "sage", Layers: 3, In: 9, Hidden: 8, Out: 5, Norm: NormLayer, Task: task.Multiclass}
+		c := Config{
+			Kind: "sage", Layers: 3, In: 9, Hidden: 8, Out: 5, Norm: NormLayer,
+			Task: task.Multiclass,
+		}
 		m := newModel(t, dev, c, 7)
 		// the names and shapes of PyTorch Geometric's GraphSAGE(9, 8, 3, 5, norm="layer_norm"),
 		// last layer first
@@ -33,7 +36,8 @@ func TestParameters(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("parameters are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("parameters are\n%s\nwant\n%s", strings.Join(got, "\n"),
+				strings.Join(want, "\n"))
 		}
 		if m.Params.Count() != count || count != 2*5*8+5+2*8+2*8*8+8+2*8+2*8*9+8 {
 			t.Errorf("model has %d parameters, Count says %d", count, m.Params.Count())
@@ -87,7 +91,9 @@ func TestInitialDistribution(t *testing.T) {
 
 func TestSetTensors(t *testing.T) {
 	onEveryDevice(t, func(t *testing.T, dev compute.Device) {
-		c := Config{Kind: "mlp", Layers: 2, In: 3, Hidden: 2, Out: 2, Norm: NormNone, Task: task.Multiclass}
+		c := Config{
+			Kind: "mlp", Layers: 2, In: 3, Hidden: 2, Out: 2, Norm: NormNone, Task: task.Multiclass,
+		}
 		from, to := newModel(t, dev, c, 1), newModel(t, dev, c, 2)
 		tensors := from.Params.Tensors(from.Params.Values)
 		slices.Reverse(tensors)

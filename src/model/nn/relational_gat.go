@@ -101,7 +101,8 @@ func (g *relationHeads) Flops(h *Hop, gradient bool) int {
 }
 
 // groups returns the groups of pairs and rows that are multiplied by the same weights: a group of
-// pairs for each relation, and then a group of rows for each relation. The weights of a group have size elements.
+// pairs for each relation, and then a group of rows for each relation. The weights of a group have
+// size elements.
 func (g *relationHeads) groups(h *Hop, size int) compute.Groups {
 	return compute.Groups{Ends: h.PairEnds, Stride: aligned(size)}
 }

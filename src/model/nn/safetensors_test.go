@@ -16,7 +16,10 @@ import (
 func TestSafetensorsRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "model.safetensors")
 	want := []Tensor{
-		{Name: "z.weight", Shape: []int{2, 3}, Data: []float32{1, -2, 3, 4, 5, float32(math.Inf(1))}},
+		{
+			Name: "z.weight", Shape: []int{2, 3},
+			Data: []float32{1, -2, 3, 4, 5, float32(math.Inf(1))},
+		},
 		{Name: "a.bias", Shape: []int{2}, Data: []float32{0.5, math.SmallestNonzeroFloat32}},
 		{Name: "empty", Shape: []int{0, 4}, Data: []float32{}},
 		{Name: "scalar \"ε\"", Shape: []int{}, Data: []float32{7}},
@@ -49,7 +52,8 @@ func TestSafetensorsBytes(t *testing.T) {
 	if err := WriteSafetensors(path, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
-	header := `{"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}`
+	header := `{"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},` +
+		`"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}`
 	header += strings.Repeat(" ", 128-8-len(header))
 	want := "\x78\x00\x00\x00\x00\x00\x00\x00" + header + "\x00\x00\x80\x3f" + "\x00\x00\x00\xc0" +
 		"\x00\x00\x00\x3f"
@@ -75,7 +79,8 @@ func TestSafetensorsRefusesToWrite(t *testing.T) {
 			`"__metadata__" is taken`},
 		{"shape and data differ", []Tensor{{Name: "a", Shape: []int{2}, Data: one}},
 			"shape [2] but 1 elements"},
-		{"negative extents", []Tensor{{Name: "a", Shape: []int{-1, -1}, Data: one}}, "shape [-1 -1]"},
+		{"negative extents", []Tensor{{Name: "a", Shape: []int{-1, -1}, Data: one}},
+			"shape [-1 -1]"},
 	} {
 		path := filepath.Join(t.TempDir(), "m.safetensors")
 		err := WriteSafetensors(path, c.tensors, nil)
@@ -94,7 +99,8 @@ func TestSafetensorsDamage(t *testing.T) {
 		return append(append(b, header...), make([]byte, dataBytes)...)
 	}
 	entry := func(dtype, shape, offsets string) string {
-		return `{"w":{"dtype":"` + dtype + `","shape":` + shape + `,"data_offsets":` + offsets + `}}`
+		return `{"w":{"dtype":"` + dtype + `","shape":` + shape + `,"data_offsets":` + offsets +
+			`}}`
 	}
 	for _, c := range []struct {
 		name string

@@ -69,12 +69,14 @@ func TestScheduleFaults(t *testing.T) {
 	}{
 		{"unknown kind", Schedule{Kind: "linear"},
 			[]string{`schedule "linear" is not one of: constant, cosine, step`}},
-		{"negative rate", Schedule{Kind: ScheduleConstant, Base: -1}, []string{"learning rate is -1"}},
+		{"negative rate", Schedule{Kind: ScheduleConstant, Base: -1},
+			[]string{"learning rate is -1"}},
 		{"rate is not a number", Schedule{Kind: ScheduleConstant, Base: math.NaN()},
 			[]string{"learning rate is NaN"}},
 		{"all faults at once", Schedule{Kind: ScheduleStep, Gamma: 2, Warmup: -1},
 			[]string{"every 0 steps", "factor of 2", "lasts -1 steps"}},
-		{"floor above the base", Schedule{Kind: ScheduleCosine, Floor: 1.5}, []string{"ends at 1.5"}},
+		{"floor above the base", Schedule{Kind: ScheduleCosine, Floor: 1.5},
+			[]string{"ends at 1.5"}},
 	} {
 		err := c.s.Check()
 		for _, want := range c.want {

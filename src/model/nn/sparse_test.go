@@ -10,8 +10,8 @@ import (
 	"halognn/src/devices/compute/ref"
 )
 
-// Sparse rows give the logits and gradients of the same rows dense, in every model whose input layer
-// begins with a linear map; the others refuse them.
+// Sparse rows give the logits and gradients of the same rows dense, in every model whose input
+// layer begins with a linear map; the others refuse them.
 func TestSparseRowsAreRows(t *testing.T) {
 	for _, a := range architectures {
 		t.Run(a.name, func(t *testing.T) {
@@ -39,11 +39,15 @@ func TestSparseRowsAreRows(t *testing.T) {
 			for i := range h.Sources {
 				dense.Of = append(dense.Of, compute.MakeRowRef(0, i))
 			}
-			own := compute.Matrix{Rows: h.Destinations, Cols: c.In, Data: make([]float32, h.Destinations*c.In)}
+			own := compute.Matrix{
+				Rows: h.Destinations, Cols: c.In, Data: make([]float32, h.Destinations*c.In),
+			}
 			ref.Host{}.GatherRows(own, dense)
 			b.X, b.Own, b.InputGradient = compute.Matrix{}, own, false
 			if how := needs.Aggregate; how != compute.NoReduction {
-				b.Aggregate = compute.Matrix{Rows: own.Rows, Cols: c.In, Data: make([]float32, len(own.Data))}
+				b.Aggregate = compute.Matrix{
+					Rows: own.Rows, Cols: c.In, Data: make([]float32, len(own.Data)),
+				}
 				ref.Host{}.SegmentRows(b.Aggregate, how, h.Forward, h.Weights, dense)
 			}
 			given := Sparse{sparseOf(own), sparseOf(b.Aggregate)}
@@ -96,7 +100,8 @@ func sparseOf(x compute.Matrix) *compute.SparseMatrix {
 	for r := range x.Rows {
 		for c, v := range x.Row(r) {
 			if v != 0 {
-				s.Entries.Indices, s.Values = append(s.Entries.Indices, int32(c)), append(s.Values, v)
+				s.Entries.Indices = append(s.Entries.Indices, int32(c))
+				s.Values = append(s.Values, v)
 			}
 		}
 		s.Entries.Indptr = append(s.Entries.Indptr, int64(len(s.Values)))

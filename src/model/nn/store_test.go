@@ -55,14 +55,17 @@ func TestHiddenRowsAreRounded(t *testing.T) {
 				defer func() { mem.Free(scratch) }()
 				for l := 1; l < c.Layers; l++ {
 					x := m.inputs[l].X
-					if want := m.Config.Stored(l-1, dev.Capabilities().Stores); x.Elements() != want {
-						t.Errorf("rows of layer %d have elements of type %d, want %d", l-1, x.Elements(), want)
+					want := m.Config.Stored(l-1, dev.Capabilities().Stores)
+					if got := x.Elements(); got != want {
+						t.Errorf("rows of layer %d have elements of type %d, want %d",
+							l-1, got, want)
 					}
 					rows := make([]float32, x.Rows*x.Cols)
 					compute.Load(dev, rows, x, &scratch)
 					for i, v := range rows {
 						if p.Round(v) != v {
-							t.Fatalf("element %d of the rows of layer %d is %v, which is not rounded", i, l-1, v)
+							t.Fatalf("element %d of the rows of layer %d is %v, which is not "+
+								"rounded", i, l-1, v)
 						}
 					}
 				}
@@ -86,14 +89,17 @@ func rounding() []backend {
 	}
 }
 
-// With bf16 the gradient of a hidden row is rounded once it is complete, on every device, whichever terms
-// it has, and lies as the row does, but where other ranks add to it: then it is rounded when they have.
-// Devices, and both ways, agree on the gradients of the weights but for rounding.
+// With bf16 the gradient of a hidden row is rounded once it is complete, on every device, whichever
+// terms it has, and lies as the row does, but where other ranks add to it: then it is rounded when
+// they have. Devices, and both ways, agree on the gradients of the weights but for rounding.
 func TestHiddenGradientsAreRounded(t *testing.T) {
 	const p = compute.PrecisionBF16
 	for _, c := range []Config{
 		{Kind: "sage", Hidden: 6, Norm: NormNone, Dropout: 0.3},
-		{Kind: "sage", Hidden: 6, Norm: NormLayer, Residual: true, Jumping: JumpCat, Activation: ELU},
+		{
+			Kind: "sage", Hidden: 6, Norm: NormLayer, Residual: true, Jumping: JumpCat,
+			Activation: ELU,
+		},
 		{Kind: "sage", Hidden: 8, Norm: NormNone, Aggregation: AggregateMax, Residual: true},
 		{Kind: "sage", Hidden: 5, Norm: NormNone, Residual: true, Activation: ELU, Dropout: 0.4},
 		{Kind: "gcn", Hidden: 6, Norm: NormBatch, Jumping: JumpMax},
@@ -148,14 +154,16 @@ func TestHiddenGradientsAreRounded(t *testing.T) {
 						if l == 0 || partial || c.Kind == "gin" && c.Jumps() {
 							continue
 						}
-						if want := m.Config.Stored(l-1, dev.Capabilities().Stores); dy.Elements() != want {
-							t.Errorf("gradients of layer %d are in %v, want %v", l-1, dy.Elements(), want)
+						want := m.Config.Stored(l-1, dev.Capabilities().Stores)
+						if got := dy.Elements(); got != want {
+							t.Errorf("gradients of layer %d are in %v, want %v", l-1, got, want)
 						}
 						rows := make([]float32, dy.Rows*dy.Cols)
 						compute.Load(dev, rows, dy, &scratch)
 						for i, v := range rows {
 							if p.Round(v) != v {
-								t.Fatalf("element %d of the gradient of layer %d is %v, not rounded", i, l-1, v)
+								t.Fatalf("element %d of the gradient of layer %d is %v, not "+
+									"rounded", i, l-1, v)
 							}
 						}
 					}
@@ -168,8 +176,9 @@ func TestHiddenGradientsAreRounded(t *testing.T) {
 					}
 					if !partial {
 						complete = grads
-					} else if slices.Contains([]string{"gcn", "gin", "mlp"}, c.Kind) && !c.Residual &&
-						!c.Jumps() && !slices.Equal(grads, complete) { // with one term there is one order
+					} else if slices.Contains([]string{"gcn", "gin", "mlp"}, c.Kind) &&
+						!c.Residual && !c.Jumps() && !slices.Equal(grads, complete) {
+						// with one term there is one order
 						t.Error("gradients depend on whether they are complete at once")
 					}
 				})
@@ -178,12 +187,13 @@ func TestHiddenGradientsAreRounded(t *testing.T) {
 	}
 }
 
-// Where the CPU stores rows in bfloat16, and where it is made to keep rounded numbers in float32, there is
-// one definition: gradients are equal, bit by bit.
+// Where the CPU stores rows in bfloat16, and where it is made to keep rounded numbers in float32,
+// there is one definition: gradients are equal, bit by bit.
 func TestStoredGradientsAreTheRounded(t *testing.T) {
 	race.Alone(t)
 	kinds := []Config{
-		{Kind: "gin"}, {Kind: "gine", EdgeIn: 2}, {Kind: "sage"}, {Kind: "sage", Aggregation: AggregateMax},
+		{Kind: "gin"}, {Kind: "gine", EdgeIn: 2},
+		{Kind: "sage"}, {Kind: "sage", Aggregation: AggregateMax},
 		{Kind: "gcn"}, {Kind: "mlp"}, {Kind: "gat", Heads: 2}, {Kind: "gatv2", Heads: 2},
 		{Kind: "rgcn", Schema: typed, TypeFeatures: []int{5, 3}},
 		{Kind: "sage", Schema: typed, TypeFeatures: []int{5, 3}},
@@ -203,8 +213,9 @@ func TestStoredGradientsAreTheRounded(t *testing.T) {
 			if c.Check() != nil {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s%s/%s/%s/%s/%t", c.Kind, c.Aggregation, c.Norm, c.Jumping, c.Activation,
-				c.Residual), func(t *testing.T) {
+			name := fmt.Sprintf("%s%s/%s/%s/%s/%t",
+				c.Kind, c.Aggregation, c.Norm, c.Jumping, c.Activation, c.Residual)
+			t.Run(name, func(t *testing.T) {
 				var want []float32
 				for _, stores := range []compute.Elements{compute.Float32s, compute.BF16s} {
 					dev, err := cpu.New(cpu.Options{Threads: 2, Precision: compute.PrecisionBF16})
@@ -244,8 +255,9 @@ func (s storing) Capabilities() compute.Capabilities {
 	return c
 }
 
-// With bf16 the rows that the maps of vertex types give are rounded, and their gradients, on every device,
-// and are stored so where the device stores rows so; devices agree on the gradients of the maps.
+// With bf16 the rows that the maps of vertex types give are rounded, and their gradients, on every
+// device, and are stored so where the device stores rows so; devices agree on the gradients of the
+// maps.
 func TestProjectedRowsAreRounded(t *testing.T) {
 	const p = compute.PrecisionBF16
 	for _, kind := range []string{"rgcn", "sage", "gat"} {

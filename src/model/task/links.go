@@ -67,8 +67,10 @@ func linkMetrics() []*Metric {
 	}
 	all := []*Metric{{Name: MRR, Doc: "of links: mean of 1/rank among negatives", Value: ofStep}}
 	for _, k := range HitsAt {
-		all = append(all, &Metric{Name: fmt.Sprintf("%s%d", HitsName, k), Share: true, Value: ofStep,
-			Doc: fmt.Sprintf("of links: share with rank %d or better", k)})
+		all = append(all, &Metric{
+			Name: fmt.Sprintf("%s%d", HitsName, k), Share: true, Value: ofStep,
+			Doc: fmt.Sprintf("of links: share with rank %d or better", k),
+		})
 	}
 	return append(all,
 		&Metric{Name: AUC, Doc: "of links and negatives together: area under the ROC curve",

@@ -21,8 +21,15 @@ func TestLossesOfLinks(t *testing.T) {
 	defer func() { scorerChunk = old }()
 	truth := mem.Bytes([]int32{2, 3, 0, 1, 0, 2, 3, 1, -1, -1, 4, 5, 4, 0, 2, 5, 4, 3})
 	z := embeddings(rows, cols)
-	for _, p := range []Pairs{{}, {Loss: CrossEntropy}, {Score: Cosine, Scale: 3},
-		{Score: Cosine, Loss: CrossEntropy}, {Score: DistMult}, {Score: MLP}, {Score: MLP, Loss: CrossEntropy}} {
+	for _, p := range []Pairs{
+		{},
+		{Loss: CrossEntropy},
+		{Score: Cosine, Scale: 3},
+		{Score: Cosine, Loss: CrossEntropy},
+		{Score: DistMult},
+		{Score: MLP},
+		{Score: MLP, Loss: CrossEntropy},
+	} {
 		l := pairLoss{rating{pairs: p}}
 		l.scorer.Scorer = drawnScorer(p.Score, cols, 1, 0)
 		d := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
@@ -45,7 +52,8 @@ func TestLossesOfLinks(t *testing.T) {
 				t.Errorf("%+v: pair %d is rated %g in training and %g later", p, i, x, y)
 			}
 		}
-		l.loss(ref.New(), compute.Matrix{Cols: cols}, compute.Matrix{Cols: cols}, mem.Bytes([]int32{0, 3}), 5)
+		l.loss(ref.New(), compute.Matrix{Cols: cols}, compute.Matrix{Cols: cols},
+			mem.Bytes([]int32{0, 3}), 5)
 		for k, grads := range l.scorer.Grads {
 			if slices.ContainsFunc(grads, func(g float32) bool { return g != 0 }) {
 				t.Errorf("%+v: parameter %d has a gradient of no links", p, k)
@@ -54,10 +62,12 @@ func TestLossesOfLinks(t *testing.T) {
 	}
 	alone := mem.Bytes([]int32{2, 1, 0, 1, -1, -1, 3, 1, 4, 5}) // the first has no negative
 	d := compute.Matrix{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
-	if s := (&pairLoss{}).loss(ref.New(), d, z, alone, 2); s.Sums[Rated] != 1 || s.Sums[Reciprocal] > 1 {
+	if s := (&pairLoss{}).loss(ref.New(), d, z, alone, 2); s.Sums[Rated] != 1 ||
+		s.Sums[Reciprocal] > 1 {
 		t.Errorf("one of two links is ranked: %+v", s)
 	}
-	if s := (&pairLoss{}).loss(ref.New(), compute.Matrix{}, compute.Matrix{}, nil, 0); s != (Stats{}) {
+	none := compute.Matrix{}
+	if s := (&pairLoss{}).loss(ref.New(), none, none, nil, 0); s != (Stats{}) {
 		t.Errorf("no links: %+v", s)
 	}
 }
@@ -71,8 +81,11 @@ func TestCosineOfZeros(t *testing.T) {
 	d := compute.Matrix{Rows: 3, Cols: 9, Data: make([]float32, 27)}
 	l.loss(ref.New(), d, z, mem.Bytes([]int32{1, 2, 0, 1, 0, 2, 1, 2}), 1)
 	for r := range 3 {
-		if zero := !slices.ContainsFunc(d.Row(r), func(x float32) bool { return x != 0 }); zero != (r == 0) ||
-			slices.ContainsFunc(d.Row(r), func(x float32) bool { return !(math.Abs(float64(x)) < 10) }) {
+		zero := !slices.ContainsFunc(d.Row(r), func(x float32) bool { return x != 0 })
+		large := slices.ContainsFunc(d.Row(r), func(x float32) bool {
+			return !(math.Abs(float64(x)) < 10)
+		})
+		if zero != (r == 0) || large {
 			t.Errorf("row %d has the gradient %v", r, d.Row(r))
 		}
 	}
@@ -86,7 +99,8 @@ func embeddings(rows, cols int) compute.Matrix {
 	return z
 }
 
-// drawnScorer returns a score with parameters for so many outputs, and memory for the loss of labels.
+// drawnScorer returns a score with parameters for so many outputs, and memory for the loss of
+// labels.
 func drawnScorer(score string, cols, outputs, labelled int) (s Scorer) {
 	switch score {
 	case DistMult:
@@ -106,7 +120,9 @@ func drawnScorer(score string, cols, outputs, labelled int) (s Scorer) {
 }
 
 // differences holds gradients, which a loss has computed, to finite differences of it.
-func differences(t *testing.T, name string, loss LossFunc, s Scorer, z, d compute.Matrix, truth []byte) {
+func differences(
+	t *testing.T, name string, loss LossFunc, s Scorer, z, d compute.Matrix, truth []byte,
+) {
 	t.Helper()
 	check := func(of string, values, grads []float32) {
 		for i := range values {
@@ -119,7 +135,8 @@ func differences(t *testing.T, name string, loss LossFunc, s Scorer, z, d comput
 			}
 			slope := (at(step) - at(-step)) / (2 * step)
 			if got := float64(grads[i]); math.Abs(got-slope) > 2e-4 {
-				t.Errorf("%s: gradient %d of %s is %g, differences give %g", name, i, of, got, slope)
+				t.Errorf("%s: gradient %d of %s is %g, differences give %g", name, i, of, got,
+					slope)
 			}
 		}
 	}
@@ -144,15 +161,20 @@ func TestLossesOfLabelledLinks(t *testing.T) {
 		Objective
 		labels []byte // of five links
 	}{
-		{&linkClasses, 3, Objective{Pairs: Pairs{Score: DistMult}}, mem.Bytes([]int32{0, 1, 2, 2, 0})},
+		{&linkClasses, 3, Objective{Pairs: Pairs{Score: DistMult}},
+			mem.Bytes([]int32{0, 1, 2, 2, 0})},
 		{&linkClasses, 3, Objective{Pairs: Pairs{Score: MLP}}, mem.Bytes([]int32{0, 1, 2, 2, 0})},
-		{&linkClasses, 2, Objective{Pairs: Pairs{Score: MLP}, Smoothing: 0.1, Weights: []float64{1, 3}},
+		{&linkClasses, 2,
+			Objective{Pairs: Pairs{Score: MLP}, Smoothing: 0.1, Weights: []float64{1, 3}},
 			mem.Bytes([]int32{0, 1, 1, 1, 0})},
 		{&linkNumbers, 1, Objective{Scale: Scale{Mean: []float32{1}, Std: []float32{2}}},
 			mem.Bytes([]float32{1, 2, 3, -1, 2})},
 		{&linkNumbers, 1, Objective{Loss: LossHuber, Pairs: Pairs{Score: Cosine}},
 			mem.Bytes([]float32{1, 2, 3, -1, 2})},
-		{&linkNumbers, 2, Objective{Pairs: Pairs{Score: MLP}, Scale: Scale{Mean: []float32{1, 0}, Std: []float32{2, 3}}},
+		{&linkNumbers, 2,
+			Objective{
+				Pairs: Pairs{Score: MLP}, Scale: Scale{Mean: []float32{1, 0}, Std: []float32{2, 3}},
+			},
 			mem.Bytes([]float32{1, 2, 3, -1, 2, 1, 0, 0, 5, 4})},
 	} {
 		name := fmt.Sprintf("%s %+v", c.of.Name, c.Pairs)
@@ -188,7 +210,8 @@ func TestLossesOfLabelledLinks(t *testing.T) {
 
 // The values are those of scikit-learn's average_precision_score, and OGB's mean rank of ties.
 func TestMetricsOfLinks(t *testing.T) {
-	if got := curveOf([]float32{0.1, 0.4, 0.35, 0.8}, []int32{0, 0, 1, 1}).Precision(); math.Abs(got-0.8333333333) > 1e-9 {
+	got := curveOf([]float32{0.1, 0.4, 0.35, 0.8}, []int32{0, 0, 1, 1}).Precision()
+	if math.Abs(got-0.8333333333) > 1e-9 {
 		t.Errorf("average precision %g", got)
 	}
 	var r Ranked

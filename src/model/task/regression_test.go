@@ -27,7 +27,8 @@ func TestLossesOfNumbers(t *testing.T) {
 		of := func(z []float32) (Stats, []float32) {
 			d := make([]float32, len(z))
 			return numbers(Objective{Loss: c.loss, Scale: scale})(ref.New(),
-				compute.Matrix{Rows: 3, Cols: 2, Data: d}, compute.Matrix{Rows: 3, Cols: 2, Data: z}, y, 3), d
+				compute.Matrix{Rows: 3, Cols: 2, Data: d},
+				compute.Matrix{Rows: 3, Cols: 2, Data: z}, y, 3), d
 		}
 		s, d := of(z)
 		if math.Abs(s.Loss-c.want) > 1e-6 {
@@ -87,7 +88,11 @@ func TestMetricsOfNumbers(t *testing.T) {
 	for _, c := range []struct {
 		of   *Metric
 		want float64
-	}{{&rmse, math.Sqrt(wrong / (n * outputs))}, {&mae, off / (n * outputs)}, {&r2, 1 - wrong/variance}} {
+	}{
+		{&rmse, math.Sqrt(wrong / (n * outputs))},
+		{&mae, off / (n * outputs)},
+		{&r2, 1 - wrong/variance},
+	} {
 		x, ok := c.of.Value(&all)
 		if why := c.of.Why(&all); !ok || why != "" || math.Abs(x-c.want) > 1e-5 {
 			t.Errorf("%s is %g, %t, %q; want %g", c.of.Name, x, ok, why, c.want)
@@ -109,13 +114,15 @@ func TestLabelsOfNumbers(t *testing.T) {
 		known bool
 		fault string
 	}{
-		{[]float32{1, 2}, true, ""}, {[]float32{nan, nan}, false, ""},
-		{[]float32{1, nan}, true, "1 of 2 numbers are NaN"}, {[]float32{1, inf}, true, "must be finite"},
+		{[]float32{1, 2}, true, ""},
+		{[]float32{nan, nan}, false, ""},
+		{[]float32{1, nan}, true, "1 of 2 numbers are NaN"},
+		{[]float32{1, inf}, true, "must be finite"},
 	} {
 		label := mem.Bytes(c.label)
 		fault := regression.Fault(label, 2)
-		if known := regression.Truth(label, nil); known != c.known || (fault == "") != (c.fault == "") ||
-			!strings.Contains(fault, c.fault) {
+		if known := regression.Truth(label, nil); known != c.known ||
+			(fault == "") != (c.fault == "") || !strings.Contains(fault, c.fault) {
 			t.Errorf("%v: %t, %q", c.label, known, fault)
 		}
 	}
@@ -129,7 +136,9 @@ func TestScale(t *testing.T) {
 	}
 	z := []float32{1, 1, -2, 0}
 	s.Undo(z)
-	for i, want := range []float64{2.5 + math.Sqrt(1.25), 500 + math.Sqrt(50), 2.5 - 2*math.Sqrt(1.25), 500} {
+	for i, want := range []float64{
+		2.5 + math.Sqrt(1.25), 500 + math.Sqrt(50), 2.5 - 2*math.Sqrt(1.25), 500,
+	} {
 		if math.Abs(float64(z[i])-want) > 1e-4 {
 			t.Errorf("number %d is %g, want %g", i, z[i], want)
 		}
@@ -138,7 +147,11 @@ func TestScale(t *testing.T) {
 		n            float64
 		sum, squares float64
 		want         string
-	}{{3, 6, 12, "is 2 for all 3"}, {0, 0, 0, "nothing to learn"}, {2, 1e40, 1e80, "beyond float32"}} {
+	}{
+		{3, 6, 12, "is 2 for all 3"},
+		{0, 0, 0, "nothing to learn"},
+		{2, 1e40, 1e80, "beyond float32"},
+	} {
 		if _, err := ScaleOf(c.n, []float64{c.sum}, []float64{c.squares}); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)

@@ -16,7 +16,8 @@ func TestMetricsOfSums(t *testing.T) {
 	}{
 		{&accuracy, Sums{3, 1, 1}, 0.75, true}, {&microF1, Sums{3, 1, 1}, 0.75, true},
 		{&microF1, Sums{3, 2, 1}, 6.0 / 9, true}, {&microF1, Sums{0, 0, 1}, 0, true},
-		{&accuracy, Sums{}, 0, false}, {&microF1, Sums{}, 0, false}, {&microF1, Sums{0, 3, 0}, 0, false},
+		{&accuracy, Sums{}, 0, false}, {&microF1, Sums{}, 0, false},
+		{&microF1, Sums{0, 3, 0}, 0, false},
 	} {
 		if x, ok := c.of.Value(&Tally{Sums: c.sums}); ok != c.ok || ok && x != c.want {
 			t.Errorf("%s of %v is %g, %t, want %g, %t", c.of.Name, c.sums, x, ok, c.want, c.ok)
@@ -69,7 +70,8 @@ var negativeZero = float32(math.Copysign(0, -1))
 
 func TestROCAUCOfNaNEnds(t *testing.T) {
 	nan := float32(math.NaN())
-	if area, ok := areaUnderROC([]float32{nan, 1, nan, 0}, []int32{0, 1, 1, 0}); area != 0.625 || !ok {
+	area, ok := areaUnderROC([]float32{nan, 1, nan, 0}, []int32{0, 1, 1, 0})
+	if area != 0.625 || !ok {
 		t.Errorf("got %g, %t, want 0.625: NaN is below 0, and two of them are a tie", area, ok)
 	}
 }

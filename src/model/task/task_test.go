@@ -13,17 +13,23 @@ func TestChoose(t *testing.T) {
 		classes     int
 		want, fault string
 	}{
-		{"auto", &multiclass, 5, Accuracy, ""}, {"", &multiclass, 1, Accuracy, ""},
-		{"auto", &multiclass, 2, ROCAUC, ""}, {"", &multilabel, 5, MicroF1, ""},
-		{"auto", &multilabel, 2, MicroF1, ""}, {MicroF1, &multilabel, 2, MicroF1, ""},
-		{Accuracy, &multiclass, 2, Accuracy, ""}, {ROCAUC, &multiclass, 2, ROCAUC, ""},
+		{"auto", &multiclass, 5, Accuracy, ""},
+		{"", &multiclass, 1, Accuracy, ""},
+		{"auto", &multiclass, 2, ROCAUC, ""},
+		{"", &multilabel, 5, MicroF1, ""},
+		{"auto", &multilabel, 2, MicroF1, ""},
+		{MicroF1, &multilabel, 2, MicroF1, ""},
+		{Accuracy, &multiclass, 2, Accuracy, ""},
+		{ROCAUC, &multiclass, 2, ROCAUC, ""},
 		{ROCAUC, &multiclass, 3, "", "is for 2 classes, but the graph has 3"},
 		{MicroF1, &multiclass, 3, "", "does not judge one class a vertex; use auto, or accuracy"},
-		{Accuracy, &multilabel, 3, "", "does not judge several labels a vertex; use auto, or micro_f1"},
+		{Accuracy, &multilabel, 3, "",
+			"does not judge several labels a vertex; use auto, or micro_f1"},
 	} {
 		m, err := c.task.Choose(c.asked, c.classes)
 		if (m == nil) != (c.want == "") || m != nil && m.Name != c.want ||
-			(err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+			(err != nil) != (c.fault != "") ||
+			err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s of %s, %d classes: %v, %v", c.asked, c.task.Name, c.classes, m, err)
 		}
 	}

@@ -160,7 +160,8 @@ func TestErrors(t *testing.T) {
 		{"capacity", of(m.Top(score, nil, -1)),
 			"access: top: capacity is -1; it must be at least 0", nil},
 		{"cached vertex", of(Expected(score, nil, graphtest.IDs(4))),
-			"access: computing the expected rows: cached vertex 4: vertex out of range (there are 4)",
+			"access: computing the expected rows: cached vertex 4: vertex out of range (there " +
+				"are 4)",
 			graph.ErrVertexRange},
 	} {
 		if fmt.Sprint(c.err) != c.want {

@@ -8,8 +8,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// How likely is it that a minibatch reads the row of a vertex? Vertex 0 is a seed of every minibatch
-// and draws one of its two neighbours, of which vertex 1 has a neighbour of its own.
+// How likely is it that a minibatch reads the row of a vertex? Vertex 0 is a seed of every
+// minibatch and draws one of its two neighbours, of which vertex 1 has a neighbour of its own.
 func ExampleGraph_VIP() {
 	g, err := graph.FromEdges(4, []graph.VertexID{1, 2, 3}, []graph.VertexID{0, 0, 1})
 	if err != nil {

@@ -19,7 +19,8 @@ func (x *Index) check() error {
 		}
 		keys++
 		if found := x.find(vertexOf(e)); found != uint64(at) {
-			return fmt.Errorf("index: vertex %d lies at %d and is found at %d", vertexOf(e), at, found)
+			return fmt.Errorf("index: vertex %d lies at %d and is found at %d", vertexOf(e), at,
+				found)
 		}
 	}
 	if x.dense == nil && keys != x.keys {

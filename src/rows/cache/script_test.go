@@ -64,7 +64,8 @@ func (s *script) do(d *datadriven.TestData) string {
 	case "scores":
 		var all []string
 		for slot := range s.policy.Slots() {
-			all = append(all, fmt.Sprintf("%.4g", math.Exp(s.policy.(*Prefetch).score(int32(slot)))))
+			all = append(all,
+				fmt.Sprintf("%.4g", math.Exp(s.policy.(*Prefetch).score(int32(slot)))))
 		}
 		return strings.Join(all, " ") + "\n"
 	}

@@ -724,7 +724,8 @@ func TestDamagedWants(t *testing.T) {
 			Node: &Node{Comm: world, Of: []int{0, 1}}})
 		return err
 	})
-	either := regexp.MustCompile(`rank (0 is rank 0|1 is rank 1) of 2 on its node, and must be 0 of 1`)
+	either := regexp.MustCompile(
+		`rank (0 is rank 0|1 is rank 1) of 2 on its node, and must be 0 of 1`)
 	if err == nil || !either.MatchString(err.Error()) {
 		t.Errorf("another node: %v", err)
 	}

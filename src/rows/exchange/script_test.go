@@ -24,7 +24,7 @@ import (
 //	fetch                           a line for each rank, RANK: VERTEX ... Of a vertex that the
 //	                                buffer holds VERTEX@SLOT. Then perhaps "early VERTEX ..." and
 //	                                "keep N>SLOT ...", of the Nth fetched row
-//	new offsets=(...) tables=(...)  options of rank 0 of two, with the length of each table or a dash
+//	new offsets=(...) tables=(...)  options of rank 0 of two; each table's length or a dash
 //
 // The lines of fetch say of each rank what it reads from where, and what it receives and sends.
 func TestScripts(t *testing.T) {

@@ -30,13 +30,19 @@ var (
 		Variants: asIs(None),
 	}
 	degree = static(Degree, "static; most out-edges, within the model's hops of the training seeds",
-		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.Nearby(r, m.Degree) })
+		func(m *access.Graph, r *access.Workload) ([]float32, error) {
+			return m.Nearby(r, m.Degree)
+		})
 	halo1 = static(Halo1, "static; the 1-hop halo",
 		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.RankHalo(r, 1) })
 	wpr = static(WPR, "static; weighted reverse PageRank",
-		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.PageRank(r.Seeds()) })
+		func(m *access.Graph, r *access.Workload) ([]float32, error) {
+			return m.PageRank(r.Seeds())
+		})
 	paths = static(Paths, "static; the number of paths from the training seeds",
-		func(m *access.Graph, r *access.Workload) ([]float32, error) { return m.Nearby(r, m.Paths) })
+		func(m *access.Graph, r *access.Workload) ([]float32, error) {
+			return m.Nearby(r, m.Paths)
+		})
 	sim = static(Sim, "static; counts over 2 simulated epochs",
 		func(_ *access.Graph, r *access.Workload) ([]float32, error) {
 			return r.Counted(access.SimulatedFirst, access.SimulatedEpochs)
@@ -50,7 +56,9 @@ var (
 		(*access.Graph).RankInclusion)
 	oracle = static(Oracle, "static; counts over the run's own epochs: the best static cache, "+
 		"for sampling twice",
-		func(_ *access.Graph, r *access.Workload) ([]float32, error) { return r.Counted(1, r.Epochs) })
+		func(_ *access.Graph, r *access.Workload) ([]float32, error) {
+			return r.Counted(1, r.Epochs)
+		})
 )
 
 func init() {

@@ -55,7 +55,8 @@ var modes = []*Mode{
 		Mode: job.Mode{Name: ModeSplit, Sharing: sample.Together},
 		Doc: "all ranks train each minibatch together, each for its own vertices, and hidden " +
 			"rows travel between layers ([when](guide/modes.md))",
-		Depth: sharedDepth, compose: composeSplit, collectives: splitCollectives, refuses: splitRefuses,
+		Depth:   sharedDepth,
+		compose: composeSplit, collectives: splitCollectives, refuses: splitRefuses,
 	},
 	{
 		Mode: job.Mode{Name: ModeHybrid, Sharing: sample.InNodes},

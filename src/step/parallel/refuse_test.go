@@ -46,8 +46,8 @@ func TestRefusalsNameTheSetting(t *testing.T) {
 			"exchange.sums is on, which cannot be combined with model.kind gat"},
 		{ModeData, func(s *job.Spec) {
 			s.Cache.Policy, s.Cache.Placement, s.AsNodes = policy.Auto, policy.PlacementGroup, true
-		}, "cache.placement is group, which cannot be combined with cache.policy auto, because it " +
-			"compares only caches that each rank keeps for itself; choose cache.policy="},
+		}, "cache.placement is group, which cannot be combined with cache.policy auto, because " +
+			"it compares only caches that each rank keeps for itself; choose cache.policy="},
 		{ModeSplit, func(s *job.Spec) { s.Sums = true },
 			"which cannot be combined with parallel.mode split"},
 	} {
