@@ -79,9 +79,11 @@ func TestDoctorTellsWhereAGPUWouldDraw(t *testing.T) {
 	}{
 		{"", "1", "\nGPU 0: 1 MB for a rank\n"},
 		{smallParts.dir(t), "1",
-			"MB for a rank; sample.on=auto would draw on the GPU, where the topology takes 0 MB, if"},
+			"MB for a rank; sample.on=auto would draw on the GPU, where the topology takes 0 MB, " +
+				"if"},
 		{smallParts.dir(t), "8",
-			"would draw on the host: the topology takes 0 MB of device memory, which is more than half of"},
+			"would draw on the host: the topology takes 0 MB of device memory, which is more " +
+				"than half of"},
 		{weightedParts.dir(t), "1", "would draw on the host: model.edge_weights"},
 		{sparseParts.dir(t), "1",
 			"would draw on the host: sparse features: the host makes the inputs of layers from " +

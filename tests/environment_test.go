@@ -54,7 +54,8 @@ var environment = []struct {
 		{"HALOGNN_MISSING", "names", "Debian packages of what was not found"},
 		{"HALOGNN_OPTIONAL", "names", "the same, of what the program runs without"},
 		{"HALOGNN_TAGS", "words",
-			"the build tags in `GOFLAGS`: libraries found, and `e2e`, the tests that start programs"},
+			"the build tags in `GOFLAGS`: libraries found, and `e2e`, the tests that start " +
+				"programs"},
 		{"HALOGNN_MPI_CFLAGS", "flags", "of the C compiler"},
 		{"HALOGNN_MPI_LIBS", "flags", "of the linker"},
 		{"HALOGNN_BLAS_LIBS", "flags", "of the linker"},
@@ -81,8 +82,8 @@ var environment = []struct {
 		{"HALOGNN_EMULATED_SEED", "number",
 			"runs queued work at random times; as late as it may otherwise"},
 		{"HALOGNN_EMULATED_DEVICES", "0 to 4",
-			"how many devices, else 4; with 0, as in `make test`, its tests are left out. Ranks that " +
-				"share one may free memory while work is queued"},
+			"how many devices, else 4; with 0, as in `make test`, its tests are left out. Ranks " +
+				"that share one may free memory while work is queued"},
 		{"HALOGNN_EMULATED_BYTES", "bytes", "memory of a device"},
 		{"HALOGNN_EMULATED_HANG", "name:N",
 			"FILE/KERNEL, whose Nth launch in the process never ends"},
@@ -94,8 +95,8 @@ var environment = []struct {
 		{"HALOGNN_EMULATED_IPC", "`1`", "other processes can open device memory"},
 		{"HALOGNN_EMULATED_ISLANDS", "`1`", "no device can reach the memory of another"},
 		{"HALOGNN_EMULATED_READ_ONLY", "`1`",
-			"kernels can read pages that the process may not write, such as those of a file open for " +
-				"reading"},
+			"kernels can read pages that the process may not write, such as those of a file open " +
+				"for reading"},
 		{"HALOGNN_EMULATED_TELL", "`1`", "tells when the first device is set"},
 		{"HALOGNN_EMULATED_NCCL_FAILS", "rank", "the rank whose communicators cannot be made"},
 	}},

@@ -107,10 +107,11 @@ func TestSweepStops(t *testing.T) {
 		{"ended", "\"$@\" && " + stop + "0", "0.01,0.003", 75,
 			"stopped by a signal with 1 of 2 runs to go"},
 		{"last", "\"$@\" && " + stop + "0", "0.01", 0, ""},
-		{"failed", "echo >> " + tries + "; [ $(wc -l < " + tries + ") = 3 ] || exit 3\n" + stop +
-			"75",
-			"1,2,3,4", 75, "2 of 4 runs to go; repeat the same command to go on. 2 runs of 3 failed: " +
-				"train.lr=1 (exit status 3); train.lr=2 (exit status 3)"},
+		{"failed",
+			"echo >> " + tries + "; [ $(wc -l < " + tries + ") = 3 ] || exit 3\n" + stop + "75",
+			"1,2,3,4", 75,
+			"2 of 4 runs to go; repeat the same command to go on. 2 runs of 3 failed: train.lr=1 " +
+				"(exit status 3); train.lr=2 (exit status 3)"},
 		{"launchers-code", stop + "1", "1,2", 75, "2 of 2 runs to go"},
 		{"killed", "kill -KILL $$", "1", 1, "train.lr=1 failed: signal: killed"},
 	} {

@@ -81,7 +81,8 @@ func TestTypedGraphs(t *testing.T) {
 		t.Errorf("blocks: %s", index)
 	}
 	r = halognn(t).run(t, append([]string{"analyze"}, kind...)...)
-	if r.code != badData || !strings.Contains(r.err, "a run on such a graph ranks its vertices itself") {
+	if r.code != badData ||
+		!strings.Contains(r.err, "a run on such a graph ranks its vertices itself") {
 		t.Errorf("analyze: %v", r)
 	}
 }

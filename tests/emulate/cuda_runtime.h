@@ -29,8 +29,8 @@
 //   - cuBLAS is that of this library; HALOGNN_EMULATED_CUBLAS lists others instead, with : between.
 //   - The blocks of a grid run in order or, if at random, beginning at any of them.
 //   - What is put on streams is counted by name (emulated_launches): kernels, products, copies,
-//     zeros. So are allocations and the calls that the host waits in: for kernels or copies, asleep;
-//     spinning; and copies of memory that is not pinned.
+//     zeros. So are allocations and the calls that the host waits in: for kernels or copies,
+//     asleep; spinning; and copies of memory that is not pinned.
 //   - Threads of a warp run in lock step where they exchange values; a kernel in which they do not
 //     meet aborts.
 #pragma once
@@ -238,8 +238,8 @@ void handed(const T &argument) {
     handed_in(argument, 0);
 }
 
-// TALLEST is how many blocks a grid may have in y. A GPU takes 65,535, and what counts rows in y would
-// fail there at more rows than a test has.
+// TALLEST is how many blocks a grid may have in y. A GPU takes 65,535, and what counts rows in y
+// would fail there at more rows than a test has.
 constexpr unsigned TALLEST = 64;
 
 // launch copies the arguments, as a launch does.

@@ -12,8 +12,8 @@ import (
 )
 
 // A planted imbalance and a planted delay show in the efficiency as large as they are: rank 1 works
-// longer, and all ranks sleep, in each step. Bounds hold on a machine that others use, too: what was
-// burnt is processor time, and sleeping takes at least as long as was asked for.
+// longer, and all ranks sleep, in each step. Bounds hold on a machine that others use, too: what
+// was burnt is processor time, and sleeping takes at least as long as was asked for.
 func TestFaultsShowInEfficiency(t *testing.T) {
 	l := newLab(t)
 	type efficiency struct {
@@ -29,8 +29,9 @@ func TestFaultsShowInEfficiency(t *testing.T) {
 	}
 	train := func(name, faults string) (e efficiency, steps float64) {
 		run := filepath.Join(l.dir, name)
-		j := l.start(2, faults, nil, append(l.args(l.parts(), run), "--set", "train.epochs=2", "--set",
-			"checkpoint.every_steps=0", "--set", "run.stall_seconds=0")...)
+		j := l.start(2, faults, nil,
+			append(l.args(l.parts(), run), "--set", "train.epochs=2", "--set",
+				"checkpoint.every_steps=0", "--set", "run.stall_seconds=0")...)
 		if j.code != 0 {
 			t.Fatalf("%s: code %d\n%s", name, j.code, j.text)
 		}
@@ -73,8 +74,8 @@ func TestFaultsShowInEfficiency(t *testing.T) {
 	other := own / cpus / span // threads that prepare may work while the training thread sleeps
 	if least := burnt * steps / cpus / span; e.Communication < 0.98*least ||
 		e.Communication > 1.02*(1-slept*steps*min(1, 1/cpus)/span)+2*other {
-		t.Errorf("a communication efficiency of %g; the longest rank burnt %g of %g s, and slept %g",
-			e.Communication, burnt*steps, span, slept*steps)
+		t.Errorf("a communication efficiency of %g; the longest rank burnt %g of %g s, and slept "+
+			"%g", e.Communication, burnt*steps, span, slept*steps)
 	}
 	if grown := e.ComputationSeconds - alone.ComputationSeconds; grown < burnt*steps-own {
 		t.Errorf("an epoch computes %g s more; %g were burnt", grown, burnt*steps)

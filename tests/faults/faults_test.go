@@ -6,8 +6,8 @@
 //
 //	go test -tags "$HALOGNN_TAGS,faults" ./tests/faults -faults 50 -seed 1
 //
-// Every kind of fault comes once at each of its points, or of few faults once at any of them; the rest
-// are drawn at random from the seed, which is printed.
+// Every kind of fault comes once at each of its points, or of few faults once at any of them; the
+// rest are drawn at random from the seed, which is printed.
 package faults
 
 import (
@@ -232,12 +232,13 @@ func (l *lab) place(random *rand.Rand, k kind, point string) injection {
 		_, err := config.WithDefaults(sets)
 		accepted = err == nil
 	}
-	i.step = random.IntN(l.spared(setting{ranks: i.ranks, mode: i.mode, model: plain}).steps) // as many in each model
+	steps := l.spared(setting{ranks: i.ranks, mode: i.mode, model: plain}).steps
+	i.step = random.IntN(steps) // as many in each model
 	return i
 }
 
-// draw draws the job that meets a fault, of the cells of docs/combinations.md and some more; not all
-// can be trained. A fault where ranks ask others takes a topology on which they do.
+// draw draws the job that meets a fault, of the cells of docs/combinations.md and some more; not
+// all can be trained. A fault where ranks ask others takes a topology on which they do.
 func (i *injection) draw(random *rand.Rand) {
 	one := func(of ...string) string { return of[random.IntN(len(of))] }
 	switch i.mode = one(modes...); {
@@ -265,8 +266,8 @@ func (i *injection) draw(random *rand.Rand) {
 	}
 }
 
-// injections returns every kind at every point of it, and then random ones; of fewer than that, every
-// kind once and some of the rest.
+// injections returns every kind at every point of it, and then random ones; of fewer than that,
+// every kind once and some of the rest.
 func (l *lab) injections() (all []injection) {
 	random := rand.New(rand.NewPCG(*seed, 99))
 	type at struct {
@@ -365,7 +366,8 @@ func TestFaultsOfQueuedSteps(t *testing.T) {
 			}
 			i := injection{kind: k, point: p, ranks: 1, epoch: 2, step: 4, mode: parallel.ModeData,
 				model: plain, device: "cuda"}
-			if o := l.inject(i, filepath.Join(l.dir, fmt.Sprintf("queued-%d-%s", n, p))); len(o.faults) > 0 {
+			o := l.inject(i, filepath.Join(l.dir, fmt.Sprintf("queued-%d-%s", n, p)))
+			if len(o.faults) > 0 {
 				t.Errorf("%v:\n  %s\n%s", i, strings.Join(o.faults, "\n  "), o.text)
 			}
 		}

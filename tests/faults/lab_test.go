@@ -94,13 +94,15 @@ func newLab(t *testing.T) *lab {
 	t.Setenv("OMPI_MCA_odls_base_sigkill_timeout", "1")
 	l := &lab{T: t, dir: t.TempDir(), launcher: launcher, clean: map[setting]clean{}}
 	l.program, l.mark = filepath.Join(l.dir, "halognn-faults"), filepath.Join(l.dir, "mark")
-	l.must("go", "build", "-tags", os.Getenv("HALOGNN_TAGS")+",faults", "-o", l.program, "halognn/src/cmd/halognn")
+	l.must("go", "build", "-tags", os.Getenv("HALOGNN_TAGS")+",faults", "-o", l.program,
+		"halognn/src/cmd/halognn")
 	data := filepath.Join(l.dir, "data")
 	l.must(l.program, "generate", "--kind", "sbm", "--vertices", "1200", "--degree", "8",
 		"--features", "8", "--classes", "4", "--seed", "1", "--out", data)
 	l.must(l.program, "partition", "--data", data, "--parts", "4", "--method", "ldg", "--seed", "1",
 		"--out", l.parts())
-	if err := os.WriteFile(filepath.Join(l.dir, "config.yaml"), []byte(jobConfig), 0o666); err != nil {
+	err := os.WriteFile(filepath.Join(l.dir, "config.yaml"), []byte(jobConfig), 0o666)
+	if err != nil {
 		t.Fatal(err)
 	}
 	l.mount()

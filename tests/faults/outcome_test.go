@@ -187,7 +187,8 @@ func (l *lab) trained(run string, perEpoch int) (steps int) {
 			Kind        string
 			Epoch, Step int
 		}
-		if json.Unmarshal(line, &rec) == nil && rec.Kind == "step" { // the last line may be cut short
+		// the last line may be cut short
+		if json.Unmarshal(line, &rec) == nil && rec.Kind == "step" {
 			steps = max(steps, (rec.Epoch-1)*perEpoch+rec.Step+1)
 		}
 	}

@@ -179,8 +179,8 @@ func TestShrinks(t *testing.T) {
 			t.Errorf("seed %d, number %d: %+v\n  %s", *seed, n, s, strings.Join(faults, "\n  "))
 		}
 	}
-	fmt.Printf("seed %d: %d files truncated; as required ended %d jobs in process and %d under %s, "+
-		"the slowest after %.1f s\n",
+	fmt.Printf("seed %d: %d files truncated; as required ended %d jobs in process and %d under "+
+		"%s, the slowest after %.1f s\n",
 		*seed, *shrinks, good["in process"], good["under mpirun"], l.launcher, slowest.Seconds())
 }
 

@@ -41,15 +41,27 @@ var graphs = []graphOf{
 		"--edge-weights"},
 		cases: [][]string{{"topology.kind=partitioned"}, {"exchange.sums=on", "model.kind=gcn"},
 			{"sample.kind=poisson"}, {"parallel.mode=split"}}},
-	{name: "typed", generate: []string{"--kind", "mag", "--vertices", "700", "--classes", "4",
-		"--features", "8", "--seed", "5"},
+	{
+		name: "typed",
+		generate: []string{
+			"--kind", "mag", "--vertices", "700", "--classes", "4", "--features", "8", "--seed",
+			"5",
+		},
 		partition: []string{"--method", "ldg", "--allow-imbalance", "--features", "degree"},
-		choices: map[string][]string{"model.kind": typedKinds, "model.project": {"0", "6"},
-			"exchange.sums": {"off"}},
-		cases: [][]string{{"model.kind=rgcn"}, {"model.kind=rgcn", "topology.kind=partitioned"},
-			{"model.kind=gatv2", "cache.policy=prefetch"}, {"model.kind=rgcn", "cache.policy=degree"},
-			{"model.kind=rgcn", "sample.relation_fanouts=writes=4,2", "train.eval_mode=full"}},
-		trained: [][]string{{"model.kind=sage", "parallel.mode=split"}}},
+		choices: map[string][]string{
+			"model.kind":    typedKinds,
+			"model.project": {"0", "6"},
+			"exchange.sums": {"off"},
+		},
+		cases: [][]string{
+			{"model.kind=rgcn"},
+			{"model.kind=rgcn", "topology.kind=partitioned"},
+			{"model.kind=gatv2", "cache.policy=prefetch"},
+			{"model.kind=rgcn", "cache.policy=degree"},
+			{"model.kind=rgcn", "sample.relation_fanouts=writes=4,2", "train.eval_mode=full"},
+		},
+		trained: [][]string{{"model.kind=sage", "parallel.mode=split"}},
+	},
 	{name: "learned", generate: []string{"--kind", "mag", "--vertices", "500", "--classes", "4",
 		"--features", "8", "--seed", "6"},
 		partition: []string{"--method", "ldg", "--allow-imbalance"},
@@ -58,28 +70,60 @@ var graphs = []graphOf{
 		cases: [][]string{{"model.kind=rgcn", "model.learned=8"},
 			{"model.kind=rgcn", "model.learned=8", "topology.kind=partitioned"},
 			{"model.kind=gat", "model.learned=8", "pipeline.depth=4"}}},
-	{name: "links", generate: []string{"--kind", "sbm", "--vertices", "600", "--degree", "5",
-		"--features", "8", "--classes", "4", "--seed", "7", "--split-links", "60/20/20"},
-		choices: map[string][]string{"links.negatives": {"uniform:4", "joint:8", "local:2", "batch"},
-			"links.loss": {"contrastive", "cross-entropy"}, "links.score": {"dot", "mlp", "distmult"}},
-		cases: [][]string{{}, {"topology.kind=partitioned"}, {"parallel.mode=split"},
-			{"parallel.mode=hybrid", "cache.policy=degree"}, {"parallel.mode=push-pull"},
-			{"model.kind=mlp"}, {"links.filter=true", "links.score=mlp", "cache.policy=lookahead"},
-			{"links.graph=train+valid", "train.eval_mode=full"}}},
+	{
+		name: "links",
+		generate: []string{
+			"--kind", "sbm", "--vertices", "600", "--degree", "5", "--features", "8", "--classes",
+			"4", "--seed", "7", "--split-links", "60/20/20",
+		},
+		choices: map[string][]string{
+			"links.negatives": {"uniform:4", "joint:8", "local:2", "batch"},
+			"links.loss":      {"contrastive", "cross-entropy"},
+			"links.score":     {"dot", "mlp", "distmult"},
+		},
+		cases: [][]string{
+			{},
+			{"topology.kind=partitioned"},
+			{"parallel.mode=split"},
+			{"parallel.mode=hybrid", "cache.policy=degree"},
+			{"parallel.mode=push-pull"},
+			{"model.kind=mlp"},
+			{"links.filter=true", "links.score=mlp", "cache.policy=lookahead"},
+			{"links.graph=train+valid", "train.eval_mode=full"},
+		},
+	},
 	{name: "rated", generate: []string{"--kind", "sbm", "--vertices", "600", "--degree", "5",
 		"--features", "8", "--classes", "3", "--seed", "8", "--split-links", "60/20/20",
 		"--link-labels", "classes"},
 		cases: [][]string{{}, {"parallel.mode=split"}, {"topology.kind=partitioned"}}},
-	{name: "edges", write: edgeRows, imported: []string{"--directed"},
+	{
+		name: "edges", write: edgeRows, imported: []string{"--directed"},
 		partition: []string{"--method", "ldg", "--allow-imbalance"},
-		choices: map[string][]string{"model.kind": {"gine", "gatv2"}, "exchange.sums": {"off"},
-			"parallel.mode": {"data"}, "model.aggregation": {"mean"}},
-		cases: [][]string{{"model.kind=gine"}, {"model.kind=gatv2", "topology.kind=partitioned"},
-			{"model.kind=gine", "cache.policy=lookahead"}, {"model.kind=gatv2", "train.eval_mode=full"}}},
-	{name: "sparse", write: sparseRows, imported: []string{"--undirected", "--feature-type", "sparse"},
-		choices: map[string][]string{"exchange.sums": {"off"}}, policies: "none,degree,vip,oracle",
-		cases: [][]string{{}, {"topology.kind=partitioned"}, {"model.kind=gat"},
-			{"cache.policy=degree"}, {"model.kind=mlp"}}},
+		choices: map[string][]string{
+			"model.kind":        {"gine", "gatv2"},
+			"exchange.sums":     {"off"},
+			"parallel.mode":     {"data"},
+			"model.aggregation": {"mean"},
+		},
+		cases: [][]string{
+			{"model.kind=gine"},
+			{"model.kind=gatv2", "topology.kind=partitioned"},
+			{"model.kind=gine", "cache.policy=lookahead"},
+			{"model.kind=gatv2", "train.eval_mode=full"},
+		},
+	},
+	{
+		name: "sparse", write: sparseRows,
+		imported: []string{"--undirected", "--feature-type", "sparse"},
+		choices:  map[string][]string{"exchange.sums": {"off"}}, policies: "none,degree,vip,oracle",
+		cases: [][]string{
+			{},
+			{"topology.kind=partitioned"},
+			{"model.kind=gat"},
+			{"cache.policy=degree"},
+			{"model.kind=mlp"},
+		},
+	},
 }
 
 // prepareGraphs makes the graphs and their parts.
@@ -92,7 +136,8 @@ func (b *build) prepareGraphs() error {
 			if err := g.write(in); err != nil {
 				return err
 			}
-			making = append([]string{"import", "--format", "npz", "--in", in, "--out", data}, g.imported...)
+			making = append([]string{"import", "--format", "npz", "--in", in, "--out", data},
+				g.imported...)
 		}
 		cut := []string{"partition", "--data", data, "--parts", "4", "--out", b.path(g.name)}
 		if g.partition == nil {
@@ -176,7 +221,8 @@ func sparseRows(dir string) error {
 	for v := range labels {
 		labels[v] = random.Int64N(4)
 		for c := random.IntN(40); c < columns; c += 1 + random.IntN(60) {
-			indices, values = append(indices, int32(c)), append(values, float32(random.NormFloat64()))
+			indices = append(indices, int32(c))
+			values = append(values, float32(random.NormFloat64()))
 		}
 		if v%50 == 0 {
 			indices, values = indices[:indptr[v]], values[:indptr[v]]
@@ -185,6 +231,7 @@ func sparseRows(dir string) error {
 	}
 	return save(dir, arrayOf("edge_index", append(src, dst...), 2, len(dst)),
 		arrayOf("attr_indptr", indptr, len(indptr)), arrayOf("attr_indices", indices, len(indices)),
-		arrayOf("attr_data", values, len(values)), arrayOf("attr_shape", []int64{vertices, columns}, 2),
+		arrayOf("attr_data", values, len(values)),
+		arrayOf("attr_shape", []int64{vertices, columns}, 2),
 		arrayOf("num_nodes", []int64{vertices}, 1), arrayOf("y", labels, vertices))
 }

@@ -6,7 +6,8 @@
 //	go run ./tests/grid PROGRAM            prints the numbers of one build, a line a case
 //	go run ./tests/grid BEFORE AFTER       prints what differs; exit code 1 if anything does, or if
 //	                                       a case has no numbers
-//	go run ./tests/grid -random 2000 BEFORE AFTER   the same for random settings, half of them refused
+//	go run ./tests/grid -random 2000 BEFORE AFTER
+//	                                       the same for random settings, half of them refused
 //
 // With -mpirun the grid has runs under that launcher too. Numbers are only comparable on one
 // machine: digests depend on the kernels that its processor takes.
@@ -42,8 +43,9 @@ var (
 func main() {
 	flag.Parse()
 	if n := flag.NArg(); n < 1 || n > 2 {
-		fmt.Fprintln(os.Stderr, "usage: grid [-mpirun LAUNCHER] [-match WORD] [-jobs N] [-random N] "+
-			"[-from SEED] PROGRAM [PROGRAM]")
+		fmt.Fprintln(os.Stderr,
+			"usage: grid [-mpirun LAUNCHER] [-match WORD] [-jobs N] [-random N] [-from SEED] "+
+				"PROGRAM [PROGRAM]")
 		os.Exit(2)
 	}
 	if err := run(flag.Args()); err != nil {
@@ -261,7 +263,8 @@ func grid() []gridCase {
 					for _, s := range sets {
 						args = append(args, "--set", s)
 					}
-					return b.simulate(cmp.Or(g.policies, "none,degree,vip,prefetch,lookahead"), args)
+					return b.simulate(cmp.Or(g.policies, "none,degree,vip,prefetch,lookahead"),
+						args)
 				}})
 			}
 		}
@@ -351,10 +354,12 @@ func random(n int, from uint64) (all []gridCase) {
 		for _, key := range slices.Sorted(maps.Keys(own)) {
 			sets = append(sets, key+"="+drawFrom(r, own[key]))
 		}
-		all = append(all, gridCase{fmt.Sprintf("%s %d ranks %s", g.name, ranks, strings.Join(sets, " ")),
+		all = append(all, gridCase{
+			fmt.Sprintf("%s %d ranks %s", g.name, ranks, strings.Join(sets, " ")),
 			func(b *build) string {
 				return b.train(ranks, false, append(sets, "data.parts="+b.path(g.name)))
-			}})
+			},
+		})
 	}
 	return all
 }
