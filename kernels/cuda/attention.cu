@@ -520,7 +520,7 @@ int collected(halognn_cuda *c, float *dz, float *dsrc, int64_t sources, int64_t 
     const dim3 grid = rows_by_warp(ceil_div(sources, SEGMENTS));
     return in_packs(width, {dz, dy}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        if (grid.x >= LARGE)
+        if (grid.x >= c->large)
             return LAUNCH(c, (collect<N, SEGMENTS>), grid, dz, dsrc, sources, heads, width,
                           t_indptr, t_indices, t_edges, alpha, de, dy);
         return LAUNCH(c, (collect<N, 1>), rows_by_warp(sources), dz, dsrc, sources, heads, width,
@@ -553,7 +553,7 @@ int score_sums_of(halognn_cuda *c, float *out, int64_t segments, int64_t heads, 
     if (segments == 0 || cols == 0) return 0;
     return in_packs(width, {out, own, others, a}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return by_segments(segments, cols, N, [=](auto s, dim3 grid) {
+        return by_segments(c, segments, cols, N, [=](auto s, dim3 grid) {
             constexpr int S = decltype(s)::value;
             return LAUNCH(c, (score_sums<WHICH, N, S>), grid, out, segments, heads, width,
                           lanes(cols, N), indptr, indices, edges, de, own, others, a, slope);
@@ -685,7 +685,7 @@ int halognn_cuda_edge_sum_backward(halognn_cuda *c, float *dz, float *dalpha, in
         return by_type(z, [=](auto *of) {
             using T = std::remove_pointer_t<decltype(of)>;
             const auto *rows = static_cast<const T *>(of);
-            if (grid.x >= LARGE)
+            if (grid.x >= c->large)
                 return LAUNCH_TOGETHER(c, (sum_and_dots<N, SEGMENTS, T>), grid, dz, dalpha,
                                        segments, heads, width, lanes, t_indptr, t_indices, t_edges,
                                        alpha, rows, dy);
@@ -703,7 +703,7 @@ int halognn_cuda_edge_sum_backward(halognn_cuda *c, float *dz, float *dalpha, in
         return e;
     const int e = in_packs(width, {dz, dy}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return by_segments(segments, cols, N, [=](auto s, dim3 grid) {
+        return by_segments(c, segments, cols, N, [=](auto s, dim3 grid) {
             constexpr int S = decltype(s)::value;
             return LAUNCH(c, (weighted_sum_back<N, S>), grid, dz, segments, heads, width,
                           lanes(cols, N), t_indptr, t_indices, t_edges, alpha, dy);

@@ -14,6 +14,14 @@ constexpr size_t WORKSPACE = 1 << 12;
 constexpr size_t WORKSPACE = size_t{32} << 20;
 #endif
 
+// LARGE is the least number of blocks of several segments a thread. With fewer, a segment a thread
+// has more threads to hide latency.
+#ifdef HALOGNN_EMULATED // whose tests are small, and are to take both ways
+constexpr int64_t LARGE = 2;
+#else
+constexpr int64_t LARGE = 1024;
+#endif
+
 // A thread that waits for a SLEEPING event sleeps, where cudaStreamSynchronize may spin.
 constexpr unsigned SLEEPING = cudaEventDisableTiming | cudaEventBlockingSync;
 
@@ -81,10 +89,11 @@ int halognn_cuda_choose(int device, unsigned char *uuid, int64_t *available) {
     return 0;
 }
 
-int halognn_cuda_open(int device, halognn_cuda **out) {
+int halognn_cuda_open(int device, int64_t large, halognn_cuda **out) {
     halognn_cuda *c = new (std::nothrow) halognn_cuda{};
     if (c == nullptr) return cudaErrorMemoryAllocation;
     c->device = device;
+    c->large = large ? large : LARGE;
     if (int e = open_parts(c)) {
         halognn_cuda_close(c);
         return told(e);

@@ -46,6 +46,7 @@ struct halognn_cuda {
     void *workspace;
     uint32_t *arrived;  // [COUNTERS] counters of finished threads, which are zero between kernels
     halognn::pending pending;       // the sums that halognn_cuda_settle will compute
+    int64_t large; // least number of blocks whose threads take several segments (runs.cuh)
 };
 
 namespace halognn {

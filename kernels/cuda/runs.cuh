@@ -7,20 +7,14 @@
 
 namespace halognn {
 
-// S is SEGMENTS, or 1 if fewer than LARGE blocks would have so many: then more threads hide more
-// latency.
+// S is SEGMENTS, or 1 if fewer than c->large blocks would have so many.
 constexpr int SEGMENTS = 4;
-#ifdef HALOGNN_EMULATED // whose tests are small, and are to take both ways
-constexpr int64_t LARGE = 2;
-#else
-constexpr int64_t LARGE = 1024;
-#endif
 
 // by_segments calls f with S as a constant, and the grid.
 template <typename F>
-int by_segments(int64_t segments, int64_t cols, int n, const F &f) {
+int by_segments(const halognn_cuda *c, int64_t segments, int64_t cols, int n, const F &f) {
     const dim3 grid = grid_of(segments, cols, n, SEGMENTS);
-    if (int64_t{grid.x} * grid.y >= LARGE)
+    if (int64_t{grid.x} * grid.y >= c->large)
         return f(std::integral_constant<int, SEGMENTS>{}, grid);
     return f(std::integral_constant<int, 1>{}, grid_of(segments, cols, n));
 }

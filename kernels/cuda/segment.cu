@@ -403,7 +403,7 @@ template <int N, typename T, typename Weight>
 int weigh_n(halognn_cuda *c, halognn_cuda_matrix out, int64_t segments, int64_t cols,
             const int64_t *indptr, const int32_t *indices, const Weight &weight, matrix<T> h,
             ending end, bool add) {
-    return by_segments(segments, cols, N, [&](auto s, dim3 grid) {
+    return by_segments(c, segments, cols, N, [&](auto s, dim3 grid) {
         constexpr int S = decltype(s)::value;
         return LAUNCH(c, (weigh<N, S, T, Weight>), grid, out, segments, cols, lanes(cols, N),
                       indptr, indices, weight, h, end, add);
@@ -541,7 +541,7 @@ int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segmen
     if (segments == 0 || cols == 0) return 0;
     return in_packs(cols, {dh, arg, dout}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return by_segments(segments, cols, N, [=](auto s, dim3 grid) {
+        return by_segments(c, segments, cols, N, [=](auto s, dim3 grid) {
             constexpr int S = decltype(s)::value;
             return LAUNCH(c, (largest_backward<N, S>), grid, dh, segments, cols, lanes(cols, N),
                           first, t_indptr, t_indices, arg, rows_of<float>(dout, cols));

@@ -20,6 +20,10 @@ import (
 // arenaBytes is enough for the largest case of the suite, and quickly filled with NaN for each.
 const arenaBytes = 8 << 20
 
+// large lets the suite's small shapes reach kernels whose threads take several segments, on any
+// device.
+const large = 2
+
 func library(t testing.TB) string { return computetest.CUDALibrary(t, "../../../..") }
 
 func open(t testing.TB) *Device { return openIn(t, false) }
@@ -27,7 +31,7 @@ func open(t testing.TB) *Device { return openIn(t, false) }
 // openIn opens a device; apart makes every array a separate allocation.
 func openIn(t testing.TB, apart bool) *Device {
 	t.Helper()
-	d, err := Open(Options{Memory: arenaBytes, Library: library(t), Apart: apart})
+	d, err := Open(Options{Memory: arenaBytes, Library: library(t), Apart: apart, Large: large})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +54,8 @@ func TestBackend(t *testing.T) {
 
 func openRounding(t testing.TB, p compute.Precision, apart bool) *Device {
 	t.Helper()
-	d, err := Open(Options{Memory: arenaBytes, Library: library(t), Apart: apart, Precision: p})
+	d, err := Open(Options{Memory: arenaBytes, Library: library(t), Apart: apart, Large: large,
+		Precision: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +101,7 @@ func TestStored(t *testing.T) {
 	for _, p := range []compute.Precision{compute.PrecisionBF16, compute.PrecisionTF32} {
 		at := func() compute.Device {
 			d, err := Open(Options{Memory: 4 * arenaBytes, Library: library(t), Apart: true,
-				Precision: p})
+				Large: large, Precision: p})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +128,7 @@ func TestPairs(t *testing.T) {
 		t.Run(string(p), func(t *testing.T) {
 			computetest.Pairs(t, func() compute.Device {
 				d, err := Open(Options{Memory: 4 * arenaBytes, Library: library(t), Apart: true,
-					Precision: p})
+					Large: large, Precision: p})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -135,8 +140,8 @@ func TestPairs(t *testing.T) {
 	leaksNothing(t)
 }
 
-// Two runs give equal bits, under any schedule of queued work, and most kernels give the bits of
-// the reference.
+// Two runs give equal bits, under any schedule of queued work and with any number of segments a
+// thread, and most kernels give the bits of the reference.
 func TestRepeats(t *testing.T) {
 	race.Alone(t)
 	library(t)
@@ -148,8 +153,19 @@ func TestRepeats(t *testing.T) {
 			return d
 		}
 	}
+	segments := func(large int) func() compute.Device {
+		return func() compute.Device {
+			d, err := Open(Options{Memory: arenaBytes, Library: library(t), Large: large})
+			if err != nil {
+				t.Fatal(err)
+			}
+			schedule(0)
+			return d
+		}
+	}
 	computetest.SameNumbers(t,
-		map[string]func() compute.Device{"as late as it may": at(0), "at random": at(5)})
+		map[string]func() compute.Device{"as late as it may": at(0), "at random": at(5),
+			"a segment a thread": segments(1 << 40), "several a thread": segments(1)})
 	if runtime.GOARCH == "amd64" { // elsewhere Go fuses multiplications and additions
 		computetest.SameNumbers(t,
 			map[string]func() compute.Device{"cuda": at(0),

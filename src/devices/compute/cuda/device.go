@@ -80,7 +80,7 @@ func Open(o Options) (*Device, error) {
 	}
 	d := &Device{precision: o.Precision, number: number}
 	if err := failure(fmt.Sprintf("opening device %d", number),
-		C.gpu_open(C.int(number), &d.c)); err != nil {
+		C.gpu_open(C.int(number), C.int64_t(o.Large), &d.c)); err != nil {
 		return nil, err
 	}
 	if err := d.prepare(number, o); err != nil {

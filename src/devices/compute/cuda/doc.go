@@ -40,6 +40,9 @@ type Options struct {
 	Sharing int // number of processes that share the device; 0 means 1
 	// whether every array is allocated separately, so that tools detect accesses beyond its end
 	Apart bool
+	// Number of blocks from which on each thread of a sum over segments takes several of them; 0:
+	// the device's own, which small tests do not reach.
+	Large int
 	// precision of the factors of products: float32 (or empty), or bf16 or tf32 on tensor cores
 	Precision compute.Precision
 	Library   string // path of the library; "": the library that Find finds
