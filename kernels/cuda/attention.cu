@@ -1,6 +1,7 @@
 // Attention: softmax over segments of edges, and sums weighted by head. Sums over edges run in edge
 // order, so nothing depends on the mapping. Where a sum runs along a head, a group of lanes, as
-// many as fit the head, shares its columns and adds them as a tree.
+// many as fit the head, shares its columns, in packs, and adds them as a tree. Packs are of 4 where
+// widths are multiples of 4: all arrays of the program are aligned enough.
 #include "exp.cuh"
 #include "reduce.cuh"
 #include "runs.cuh"
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(BLOCK, 3) // registers
     attend(float *y, float *alpha, int64_t segments, int64_t heads, int64_t width,
            const int64_t *indptr, const int32_t *indices, const float *src, const float *dst,
            const T *z, float slope) {
-    __shared__ float kept[BLOCK / WARP][KEPT];
+    SHARED(float, kept, [BLOCK / WARP][KEPT]);
     const int64_t d = my_row();
     if (d >= segments) return;
     const int64_t begin = indptr[d], n = indptr[d + 1] - begin;
@@ -239,7 +240,7 @@ __global__ void attend_backward(float *de, float *ddst, int64_t segments, int64_
                                 int64_t width, int lanes, const int64_t *indptr,
                                 const int32_t *indices, const float *alpha, const float *src,
                                 const float *dst, const T *z, const float *dy, float slope) {
-    __shared__ float kept[BLOCK / WARP][KEPT];
+    SHARED(float, kept, [BLOCK / WARP][KEPT]);
     const int64_t d = my_row();
     if (d >= segments) return;
     const int64_t begin = indptr[d], n = indptr[d + 1] - begin;
@@ -344,7 +345,7 @@ template <int N>
 __global__ void attend_pairs(float *alpha, int64_t segments, int64_t heads, int64_t width,
                              int lanes, const int64_t *indptr, const int32_t *indices,
                              const float *src, const float *dst, const float *a, float slope) {
-    __shared__ float kept[BLOCK / WARP][KEPT];
+    SHARED(float, kept, [BLOCK / WARP][KEPT]);
     const int64_t d = my_row();
     if (d >= segments) return;
     const int64_t begin = indptr[d], n = indptr[d + 1] - begin;
@@ -661,7 +662,7 @@ int halognn_cuda_edge_sum(halognn_cuda *c, float *y, int64_t segments, int64_t h
                           halognn_cuda_matrix z) {
     if (segments == 0 || width == 0) return 0;
     const int64_t cols = heads * width;
-    return in_packs(width, {y, z}, [=](auto n) {
+    return in_even_packs(width, {y, z}, [=](auto n) {
         constexpr int N = decltype(n)::value;
         return by_type(z, [=](auto *of) {
             using T = std::remove_pointer_t<decltype(of)>;
@@ -694,14 +695,16 @@ int halognn_cuda_edge_sum_backward(halognn_cuda *c, float *dz, float *dalpha, in
                                    alpha, rows, dy);
         });
     };
-    bool fit = false; // a head is a pack of each lane of a group
-    if (int e = in_packs(width, {dz, z, dy}, [&](auto n) {
-            fit = group(width, n) * n == width;
+    // A head is a pack of each lane of a group. The packs order the sums along a head, so they
+    // depend on what is summed alone, as in edge_dots.
+    bool fit = false;
+    if (int e = in_packs(width, {z, dy}, [&](auto n) {
+            fit = group(width, n) * n == width && all_fit(width, {dz}, n);
             return fit ? both(n) : 0;
         });
         e != 0 || fit)
         return e;
-    const int e = in_packs(width, {dz, dy}, [=](auto n) {
+    const int e = in_even_packs(width, {dz, dy}, [=](auto n) {
         constexpr int N = decltype(n)::value;
         return by_segments(c, segments, cols, N, [=](auto s, dim3 grid) {
             constexpr int S = decltype(s)::value;

@@ -51,7 +51,7 @@ struct halognn_cuda {
 
 namespace halognn {
 
-constexpr int BLOCK = 256;
+constexpr int BLOCK = 256; // a power of two
 constexpr int WARP = 32;
 constexpr int64_t CHUNK = HALOGNN_CHUNK_ROWS;
 constexpr int64_t COUNTERS = int64_t{1} << 16;
@@ -59,6 +59,15 @@ constexpr int NCCL_CODE = HALOGNN_NCCL_PENDING - 7;  // codes from here on are N
 
 // nccl_error returns the text of an error code of NCCL.
 const char *nccl_error(int code);
+
+// SHARED declares an array that the threads of a block share.
+#ifdef HALOGNN_EMULATED
+#define SHARED(type, name, size)                    \
+    static emulated::shared<type size> name##_here; \
+    auto &name = name##_here.array
+#else
+#define SHARED(type, name, size) __shared__ type name size
+#endif
 
 // LAUNCH starts a kernel whose threads are independent of each other. LAUNCH_TOGETHER starts a
 // kernel whose threads wait for each other or exchange values. With nvcc both do the same. In the

@@ -403,7 +403,7 @@ __device__ inline int candidates(const one &o, int64_t begin, int64_t degree, ui
 }
 
 __global__ void draw_least(one o, frontier f) {
-    __shared__ uint64_t kept[BLOCK / WARP][KEPT];
+    SHARED(uint64_t, kept, [BLOCK / WARP][KEPT]);
     const scratch &s = o.s;
     const int64_t n = o.destinations(), d = my_row(), lane = my_lane();
     uint64_t sum = 0;

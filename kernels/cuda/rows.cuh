@@ -42,13 +42,23 @@ struct array {
         : p(m.of), size(m.bf16 ? sizeof(bf16) : sizeof(float)), stride(m.stride) {}
 };
 
-// in_packs calls f with the size of the packs, 4 or 1. It is 4 if rows of the given width can be
-// read in packs of 4 in all these arrays.
+// all_fit reports whether packs of n fit rows of the given width in all these arrays.
+inline bool all_fit(int64_t width, std::initializer_list<array> all, int n) {
+    bool fit = true;
+    for (const array &a : all) fit = fit && a.stride % n == 0 && fits(a.p, width, a.size, n);
+    return fit;
+}
+
+// in_packs calls f with the size of the packs, 4 or 1, that fit; in_even_packs with 4, 2 or 1.
 template <typename F>
 int in_packs(int64_t width, std::initializer_list<array> all, const F &f) {
-    bool wide = true;
-    for (const array &a : all) wide = wide && a.stride % 4 == 0 && fits(a.p, width, a.size, 4);
-    return wide ? f(std::integral_constant<int, 4>{}) : f(std::integral_constant<int, 1>{});
+    if (all_fit(width, all, 4)) return f(std::integral_constant<int, 4>{});
+    return f(std::integral_constant<int, 1>{});
+}
+template <typename F>
+int in_even_packs(int64_t width, std::initializer_list<array> all, const F &f) {
+    if (all_fit(width, all, 4) || !all_fit(width, all, 2)) return in_packs(width, all, f);
+    return f(std::integral_constant<int, 2>{});
 }
 
 }  // namespace halognn

@@ -27,7 +27,9 @@
 //     reach another.
 //   - HALOGNN_EMULATED_HANG=FILE/KERNEL:N: the Nth launch of that kernel in the process never ends.
 //   - cuBLAS is that of this library; HALOGNN_EMULATED_CUBLAS lists others instead, with : between.
-//   - The blocks of a grid run in order or, if at random, beginning at any of them.
+//   - The blocks of a grid run in order or, if at random, beginning at any of them, and so do the
+//     threads of a block.
+//   - Each block finds shared memory full of NaN.
 //   - What is put on streams is counted by name (emulated_launches): kernels, products, copies,
 //     zeros. So are allocations and the calls that the host waits in: for kernels or copies,
 //     asleep; spinning; and copies of memory that is not pinned.
@@ -49,8 +51,6 @@
 #define __device__
 #define __host__
 #define __launch_bounds__(...)
-// Queued work runs under one lock, block by block.
-#define __shared__ static
 
 struct dim3 {
     unsigned x, y, z;
@@ -213,23 +213,50 @@ void aligned(const void *p, size_t bytes);
 // readable aborts unless [p, p+bytes) is device memory or mapped host memory.
 void readable(const void *p, size_t bytes);
 
-// handed checks the addresses among a kernel's arguments: pointers, matrices, and the matrices that
-// are the add or own of an argument.
+// shared is an array that the threads of a block share. Queued work runs under one lock, block by
+// block, so there is one for all of them. T is an array type.
+void dirty(void *p, size_t bytes); // fills memory with NaN
+void dirty_for_each_block(void *p, size_t bytes);
+template <typename T>
+struct shared {
+    T array;
+    shared() { dirty_for_each_block(&array, sizeof array); }
+};
+
+// handed checks the addresses among a kernel's arguments: pointers, matrices, and those in
+// arguments that have several.
 template <typename T>
 void handed(T *p) {
     if (p != nullptr) readable(p, 1);
+}
+template <typename... T>
+void handed(T *...p) {
+    (handed(p), ...);
 }
 template <typename T>
 auto handed_in(const T &m, int) -> decltype(m.bf16, void()) {
     handed(m.of);
 }
 template <typename T>
-auto handed_in(const T &what, int) -> decltype(what.add.bf16, void()) {
-    handed(what.add.of);
+auto handed_in(const T &then, int) -> decltype(then.add.bf16, void()) {
+    handed(then.add.of, then.vertices);
 }
 template <typename T>
 auto handed_in(const T &what, int) -> decltype(what.own.bf16, void()) {
     handed(what.own.of);
+}
+template <typename T>
+auto handed_in(const T &joinings, int) -> decltype(joinings.of[0].y.bf16, void()) {
+    for (const auto &j : joinings.of) handed(j.y.of, j.a.of, j.b.of);
+}
+template <typename T>
+auto handed_in(const T &pending, int) -> decltype(pending.of[0].dy.bf16, void()) {
+    for (const auto &s : pending.of) handed(s.b, s.b2, s.dy.of, s.times.of, s.chunks);
+}
+template <typename T>
+auto handed_in(const T &queued, int) -> decltype(queued.of[0].x.bf16, void()) {
+    handed(queued.head, queued.places, queued.skipped);
+    for (const auto &s : queued.of) handed(s.x.of, s.vertices);
 }
 template <typename T>
 void handed_in(const T &, long) {}

@@ -1,6 +1,7 @@
 // The threads of a grid. Independent threads are a loop. Threads that synchronise are fibers,
 // resumed in turn: in every round each of them runs to its next synchronisation, and all threads of
-// a warp must have reached the same kind.
+// a warp must have reached the same kind. If work runs at random, turns go by another order in each
+// block, so that what a thread reads of another without a synchronisation differs.
 //
 // A fiber is entered once by its context and left and resumed by jumps, which need no system call;
 // it runs block after block of one grid after another.
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -44,6 +46,8 @@ __thread block *current; // while its threads run
 
 // fibers_of_thread are kept from grid to grid: fresh stacks take longer than most kernels.
 thread_local block fibers_of_thread;
+
+std::vector<std::pair<void *, size_t>> shared_arrays; // under the lock of all queued work
 
 [[noreturn]] void fail(const char *what) {
     std::fprintf(stderr, "emulated CUDA: %s\n", what);
@@ -105,13 +109,15 @@ void check(const block &b) {
         if (b.place[t] != BLOCK_WIDE) fail("a thread does not come to __syncthreads");
 }
 
-void run_block(block &b) {
+void run_block(block &b, unsigned order) {
+    for (const auto &[p, bytes] : shared_arrays) emulated::dirty(p, bytes);
     current = &b;
     const unsigned n = static_cast<unsigned>(b.place.size());
     for (unsigned t = 0; t < n; t++) b.place[t] = WARP_WIDE;
     for (bool more = true; more;) {
         more = false;
-        for (unsigned t = 0; t < n; t++) {
+        for (unsigned i = 0; i < n; i++) {
+            const unsigned t = i ^ order;
             if (b.place[t] == LEFT) continue;
             resume(b, t);
             more = more || b.place[t] != LEFT;
@@ -140,6 +146,12 @@ uint64_t emulated::exchange(uint64_t mine, unsigned lane_mask) {
     return b->given[other].value[turn];
 }
 
+void emulated::dirty(void *p, size_t bytes) { std::memset(p, 0xff, bytes); }
+void emulated::dirty_for_each_block(void *p, size_t bytes) {
+    shared_arrays.emplace_back(p, bytes);
+    dirty(p, bytes); // for the block that comes to it first
+}
+
 void emulated::run_grid(bool together, dim3 grid, unsigned n, const std::function<void()> &body) {
     blockDim = dim3(n);
     gridDim = grid;
@@ -154,12 +166,14 @@ void emulated::run_grid(bool together, dim3 grid, unsigned n, const std::functio
     for (uint64_t i = 0; i < blocks; i++) {
         const uint64_t at = (first + i) % blocks;
         blockIdx = dim3(static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x));
+        // threads are as many as a power of two, so that numbers with some bits turned are theirs
+        const unsigned order = static_cast<unsigned>(draw(n));
         if (together) {
-            run_block(b);
+            run_block(b, order);
             continue;
         }
         for (unsigned t = 0; t < n; t++) {
-            threadIdx = dim3(t);
+            threadIdx = dim3(t ^ order);
             body();
         }
     }

@@ -224,6 +224,9 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 	b.dev.EdgeSum(y, s, malpha, mz)
 	b.dev.EdgeSumBackward(dz, mdalpha, t, malpha, mz, mdy)
 	alpha, dalpha := b.get(malpha.Data), b.get(mdalpha.Data)
+	odd, oddly := dirty(sources+spare, cols), dirty(edges, heads)
+	odd.Data = b.dirty(len(odd.Data) + 1)[1:] // aligned only as a float32 must be
+	b.dev.EdgeSumBackward(odd, oddly, t, malpha, mz, mdy)
 	b.dev.EdgeSoftmaxBackward(dsrc, ddst, mdalpha, s, t, malpha, msrc, mdst, slope)
 	de := b.get(mdalpha.Data)
 	whole := struct{ y, alpha, dz, dsrc, ddst, de compute.Matrix }{dirty(segments, cols),
@@ -303,6 +306,8 @@ func attention(b *bench, s compute.Segments, sources, heads, width int) []result
 				}
 				return collected(t.Edges[t.Indptr[i]:t.Indptr[i+1]], h)
 			}),
+		same("EdgeSumBackward, rows of any alignment", b.get(odd.Data), b.get(dz.Data)),
+		same("EdgeSumBackward, edges of rows of any alignment", b.get(oddly.Data), dalpha),
 		same("Attend and its parts", b.get(whole.y.Data), b.get(y.Data)),
 		same("Attend, edges", b.get(whole.alpha.Data), alpha),
 		same("AttendBackward and its parts, rows", b.get(whole.dz.Data), b.get(dz.Data)),
