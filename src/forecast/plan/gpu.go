@@ -10,6 +10,7 @@ import (
 	"halognn/src/base/trace"
 	"halognn/src/devices/compute"
 	"halognn/src/model/nn"
+	"halognn/src/step/job"
 	"halognn/src/step/parallel"
 )
 
@@ -375,7 +376,7 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 			inputs = 0
 		}
 		each := withRoom(minibatch.blocks + minibatch.inputs + fetched)
-		chunk, grown, err := p.deviceEvaluation(r, model)
+		evaluation, err := p.deviceEvaluation(r, model, inputs, rows)
 		if err != nil {
 			return nil, err
 		}
@@ -394,8 +395,7 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 				{Name: InputRows, Bytes: inputs},
 				{Name: Factors, Bytes: model.rounded},
 				{Name: PartialSums, Bytes: model.partial + model.wide},
-				{Name: trace.MemEvaluation,
-					Bytes: grown + int64(p.job.Depth+1)*max(0, chunk-each)},
+				{Name: trace.MemEvaluation, Bytes: evaluation},
 			}}
 		if frontier :=
 			r.mean(func(s *shape) float64 { return float64(s.frontier()) }); frontier > 0 {
@@ -408,14 +408,27 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 	return most, nil
 }
 
-// roundedBytes returns the bytes of the factors that the largest product rounds: of a weight
-// gradient, or the weights and the wider matrix. Rows that are stored rounded are none of them, nor
-// are their gradients, unless a norm makes these, or attention, which multiplies the rows of all
-// sources. Jumping knowledge multiplies rows of float32.
-func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
-	product := func(x, dy, weights int) {
-		most = max(most, int64(p.job.GPU.Rounded)*int64(max(x+dy, max(x, dy)+weights)))
+// factorBytes returns the bytes of the factors that a layer's products round at a time: of a weight
+// gradient, or the weights and the wider matrix.
+func (p *planner) factorBytes(x, dy, weights int) int64 {
+	return int64(p.job.GPU.Rounded) * int64(max(x+dy, max(x, dy)+weights))
+}
+
+// rowsBelow returns the type of the rows that layer l reads.
+func (p *planner) rowsBelow(l int) compute.Elements {
+	if l == 0 {
+		return p.job.Stored
 	}
+	return p.job.Model.Stored(l-1, p.job.Stored)
+}
+
+// roundedBytes returns the bytes of the factors that the largest product of a step rounds. Rows
+// that are stored rounded are none of them, nor are their gradients, unless a norm makes these, or
+// attention, which multiplies the rows of all sources. Pairs of rows and of weights are stored
+// rounded; columns are multiplied by the weights themselves. Jumping knowledge multiplies rows of
+// float32.
+func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
+	product := func(x, dy, weights int) { most = max(most, p.factorBytes(x, dy, weights)) }
 	of, stored := &p.job.Model, p.job.Stored
 	for l, h := range slot.hops {
 		in, out := of.Widths(l)
@@ -423,27 +436,30 @@ func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
 			h, in, _ = p.input(slot)
 		}
 		rows, _ := multiplied(m, h)
-		below := stored
-		if l > 0 {
-			below = of.Stored(l-1, below)
-		}
-		x, weights := rows*in, in*out
-		if below == compute.BF16s {
+		x, weights := rows*in, 2*in*out
+		if p.rowsBelow(l) == compute.BF16s {
 			x = 0
-		}
-		if of.Joins() && stored == compute.BF16s { // pairs of rows and of weights are stored so
-			x, weights = 0, 0
 		}
 		wide, attends := out, nn.FindKind(of.Kind).HasHeads
 		if attends { // heads side by side
 			wide = widest(m.Params.Layer(l))
-			weights = in * wide
+			weights = 2 * in * wide
 		}
 		dy := rows * wide
+		switch {
+		case l == 0 && p.job.Mode.Columns: // whose results, and so gradients, are of float32
+			if weights = in * out; m.MixesOwn() {
+				x = rows * in
+			}
+			product(x, dy, weights)
+			continue
+		case of.Joins() && stored == compute.BF16s:
+			x, weights = 0, 0
+		}
 		if !attends && of.Norm == nn.NormNone && of.Stored(l, stored) == compute.BF16s {
 			dy = 0
 		}
-		product(x, dy, 2*weights)
+		product(x, dy, weights)
 		if n := h.destinations; l == of.Layers-1 && of.Jumps() {
 			width := of.JumpWidth()
 			product(n*width, n*of.Out, width*of.Out)
@@ -455,6 +471,34 @@ func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
 			}
 			product(0, dy, of.In*of.TypeFeatures[t])
 		}
+	}
+	return most
+}
+
+// roundedChunk is roundedBytes for inference over chunks of the given sizes in each layer, whose
+// last layer may map rows of the layer before by the weights themselves, and which makes outputs of
+// the given number of rows from those of all layers.
+func (p *planner) roundedChunk(m *nn.Model, hops []hopShape, outputs int) (most int64) {
+	of := &p.job.Model
+	for l, h := range hops {
+		in, out := of.Widths(l)
+		rows, _ := multiplied(m, h)
+		weights := in * out
+		switch {
+		case p.mapsFirst(l):
+			rows = hops[l-1].destinations
+		case of.Joins() && p.job.Stored == compute.BF16s:
+			continue
+		case nn.FindKind(of.Kind).HasHeads:
+			weights = in * widest(m.Params.Layer(l))
+		}
+		if p.rowsBelow(l) == compute.BF16s {
+			rows = 0
+		}
+		most = max(most, p.factorBytes(rows*in, 0, weights))
+	}
+	if of.Jumps() {
+		most = max(most, p.factorBytes(outputs*of.JumpWidth(), 0, of.JumpWidth()*of.Out))
 	}
 	return most
 }
@@ -505,8 +549,8 @@ func partialBytes(m *nn.Model, hops []hopShape) int64 {
 }
 
 // wideBytes returns what a GPU keeps for the product of the layer that needs most whose sum is
-// stored rounded. It may be of an inner matrix, as of attention's heads, or of a map of a vertex
-// type's rows. The room grows by a quarter at a time.
+// stored rounded; a norm reads the sum itself. It may be of an inner matrix, as of attention's
+// heads, or of a map of a vertex type's rows. The room grows by a quarter at a time.
 func (p *planner) wideBytes(m *nn.Model, hops []hopShape, kinds []kindShape) int64 {
 	most, stored := 0, p.job.Stored
 	for l, h := range hops {
@@ -518,7 +562,8 @@ func (p *planner) wideBytes(m *nn.Model, hops []hopShape, kinds []kindShape) int
 			}
 		}
 		inner := m.Needs().Sources || products > 1 && !m.Config.Joins()
-		if stored == compute.BF16s && (inner || m.Config.Stored(l, stored) == stored) {
+		if stored == compute.BF16s && (inner ||
+			m.Config.Norm == nn.NormNone && m.Config.Stored(l, stored) == stored) {
 			most = max(most, rows*widest(m.Params.Layer(l)))
 		}
 		for _, n := range p.mappedRows(l, &h, kinds) {
@@ -530,41 +575,146 @@ func (p *planner) wideBytes(m *nn.Model, hops []hopShape, kinds []kindShape) int
 	return 5 * int64(most)
 }
 
+// chunkOnDevice returns the upload of a chunk of layer l in inference, and the bytes of the
+// matrices that the device makes of its rows: of pairs always, of others unless the host makes
+// them. The given number of rows are resident, for the input layer.
+func (p *planner) chunkOnDevice(l int, c *chunk, resident int64) (up, made float64) {
+	needs, h := p.job.Model.Fixed().Needs(), c.hop
+	blocks := float64(c.sent.blocks + c.sent.types)
+	if l == 0 && (needs.Types || p.multiplies()) {
+		return blocks + float64(p.chunkRows(l, h, needs)), 0
+	}
+	in, out := p.job.Model.Widths(l)
+	size, stored, sources := in*p.job.Stored.Size(), 0, int64(h.sources)
+	switch {
+	case l == 0:
+		stored, sources = p.shards.RowBytes(), max(0, sources-resident)
+	case p.mapsFirst(l): // only the sums of mapped rows
+		size, stored, needs.Own, needs.Joined = 4*out, 4*out, false, false
+	default:
+		stored = p.storedRow(l - 1)
+	}
+	whole := float64(h.inputRows(needs)) * float64(size)
+	apart := float64(sources*int64(stored)) + 8*float64(h.sources)
+	if needs.Aggregate != compute.NoReduction {
+		apart += 8*float64(h.destinations+1) + 4*float64(p.layerEdges(h))
+	}
+	onHost := whole <= apart && !(l == 0 && p.job.GPU.Mapped)
+	if up = blocks + apart; onHost {
+		up = blocks + whole
+	}
+	if onHost && !needs.Joined {
+		return up, 0
+	}
+	return up, whole
+}
+
 // deviceEvaluation returns the device memory that layer-wise inference over all vertices adds: the
-// inputs of a chunk, and the growth of the activations and of rows that are not complete.
-func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes) (chunk, grown int64,
-	err error) {
-	slot, hops := r.slot(), make([]hopShape, p.job.Model.Layers)
+// buffers of its chunks, beside those of minibatches, which stay; the matrices made of a chunk's
+// rows, where these are larger than the given bytes of a minibatch's; own rows that are mapped; and
+// the growth of activations, of rows that are not complete and of rounded factors.
+func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes, inputs, resident int64) (
+	bytes int64, err error) {
+	of, hops := &p.job.Model, make([]hopShape, p.job.Model.Layers)
+	chunks, made := int64(0), int64(0)
 	for l := range hops {
-		c, err := p.largestChunk(r, l, p.chunks(r.rank, p.rowBytes(l)))
+		all := p.chunks(r.rank, p.rowBytes(l))
+		c, err := p.largestChunk(r, l, all)
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		hops[l] = c.hop
-		rows := p.chunkRows(l, c.hop, model.needs)
-		if p.mapsFirst(l) { // and own rows, if the layer reads any
-			rows = int64(4 * c.hop.destinations * p.job.Model.MappedColumns(l))
+		up, rows := p.chunkOnDevice(l, &c, resident)
+		slots := int64(min(p.job.Depth+1, max(1, all.of)))
+		under := slots * withRoom(up)
+		in, out := of.Widths(l)
+		n := int64(c.hop.destinations)
+		switch {
+		case p.mapsFirst(l) && of.MappedColumns(l) > out:
+			under += 4 * n * int64(out)
+		case l > 0 && p.job.Scratch && of.Fixed().Needs().OnlySums():
+			// Layers may run in passes over at most half of the columns. Then own rows, aggregates
+			// and, of these, pairs follow.
+			matrix := n * int64(in*p.job.Stored.Size())
+			part := float64(c.sent.blocks) + float64(matrix)/2
+			byColumns := slots*withRoom(part) + 2*matrix
+			if of.Joins() {
+				byColumns += withRoom(2 * float64(matrix))
+			}
+			under = max(under, byColumns)
 		}
-		chunk = max(chunk, int64(c.sent.blocks+c.sent.types)+rows)
+		chunks, made = max(chunks, under), max(made, withRoom(rows))
 	}
-	trained, err := p.inferenceBytes(slot, nil, 0)
+	outputs := 0
+	if of.Jumps() {
+		outputs = min(int(p.rows(r.rank)), of.OutputRows(job.ChunkBytes))
+	}
+	grown, err := p.grown(r.slot(), hops, outputs)
 	if err != nil {
-		return 0, 0, err
-	}
-	if grown, err = p.inferenceBytes(slot, hops, 0); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	m, err := nn.NewModel(p.counter(), p.job.Model, 0)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	defer m.Close()
+	bytes = chunks + max(0, made-inputs) + grown +
+		max(0, p.roundedChunk(m, hops, outputs)-model.rounded)
 	for l := range hops {
 		if p.mapsFirst(l) { // its rows are mapped to float32
 			hops[l] = hopShape{}
 		}
 	}
-	return chunk, grown - trained + max(0, p.wideBytes(m, hops, nil)-model.wide), nil
+	if wide := p.wideBytes(m, hops, nil); wide-wide/5 > model.wide { // without room to grow
+		bytes += wide - model.wide
+	}
+	return bytes, nil
+}
+
+// grown returns by how much the arrays of a model grow if it infers chunks of the given sizes after
+// minibatches of the given shape, and then makes outputs of the given number of rows. An array that
+// grows takes a quarter more.
+func (p *planner) grown(minibatch *shape, chunks []hopShape, outputs int) (int64, error) {
+	dev := p.counter()
+	m, err := nn.NewModel(dev, p.job.Model, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	aggregates := m.Needs().Aggregate != compute.NoReduction
+	for l, h := range minibatch.hops {
+		in := nn.Input{Hop: p.hop(h)}
+		if l == 0 && p.job.Mode.Columns {
+			in.Shares = p.sums(h.destinations)
+		} else if l == 0 && aggregates {
+			in.Aggregate = p.aggregate(0, 0, false)
+		}
+		if err := p.reserveFolds(m, l, in, &h); err != nil {
+			return 0, err
+		}
+	}
+	before := dev.live
+	for l, h := range chunks {
+		in := nn.Input{Hop: p.hop(h)}
+		if aggregates {
+			in.Aggregate = p.aggregate(l, 0, false)
+		}
+		if p.mapsFirst(l) {
+			err = p.reserveMapped(m, l, h)
+		} else {
+			err = p.reserveFolds(m, l, in, &h)
+		}
+		if err == nil && p.mapsFirst(l+1) {
+			err = m.ReserveMapped(l+1, h.destinations)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	if outputs > 0 {
+		err = m.ReserveOutput(outputs)
+	}
+	return dev.live - before, err
 }
 
 // withRoom returns the bytes of a buffer for minibatches of the given mean bytes: a quarter more.

@@ -15,6 +15,7 @@ import (
 	"halognn/src/devices/compute/ref"
 	"halognn/src/model/nn"
 	"halognn/src/rows/policy"
+	"halognn/src/step/job"
 	"halognn/src/step/parallel"
 	"halognn/src/topology/sample"
 )
@@ -169,14 +170,15 @@ func TestRoomForProducts(t *testing.T) {
 	}{
 		{"gat", plain, func(c *nn.Config) { c.Kind, c.Heads, c.Slope = "gat", 2, 0.2 }, many * 16,
 			many * 16},
-		{"sage", plain, func(*nn.Config) {}, few * 16, few * 16},
+		{"sage", plain, func(*nn.Config) {}, few * 4, few * 16},
+		{"sage with norms", plain, func(c *nn.Config) { c.Norm = nn.NormLayer }, few * 16, 0},
 		{"jumping", plain, func(c *nn.Config) { c.Jumping = nn.JumpCat }, few * 3 * 16, few * 16},
 		{"types", typed, func(c *nn.Config) { c.Kind = "rgcn" }, 1, many * 16},
 	} {
 		j := planJob()
 		j.GPU = &GPU{Memory: 1e9, Rounded: 2}
 		j.Stored = compute.BF16s
-		j.Model.Hidden = 16
+		j.Model.Hidden, j.Model.Norm = 16, nn.NormNone
 		c.set(&j.Model)
 		p := laidOut(t, c.of, &j)
 		m, err := nn.NewModel(p.counter(), p.job.Model, 0)
@@ -200,17 +202,88 @@ func TestRoomForProducts(t *testing.T) {
 		}
 	}
 	j := planJob()
-	j.GPU, j.Stored = &GPU{Memory: 1e9}, compute.BF16s
-	narrow := planned(t, plain, j, givenGPU).Device.Items.Of(trace.MemEvaluation)
+	j.GPU, j.Stored, j.Model.Norm = &GPU{Memory: 1e9}, compute.BF16s, nn.NormNone
 	p := lookedAt(t, plain, &j)
 	model, err := p.modelBytes(p.ranks[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	model.wide = 1 << 40
-	if _, grown, err := p.deviceEvaluation(p.ranks[0], model); err != nil || grown >= narrow {
-		t.Errorf("evaluation takes %d bytes beside room for all its results, %d without (%v)",
-			grown, narrow, err)
+	evaluation := func(wide, rounded int64) int64 {
+		model.wide, model.rounded = wide, rounded
+		n, err := p.deviceEvaluation(p.ranks[0], model, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	const all = 1 << 40
+	if none, some := evaluation(0, all), evaluation(all, all); none <= some {
+		t.Errorf("evaluation takes %d bytes beside no room for its results, %d beside room for all",
+			none, some)
+	}
+	// The last layer multiplies hidden rows by its two matrices one by one, before it adds.
+	p.job.GPU.Rounded = 2
+	_, out := p.job.Model.Widths(2)
+	if more := evaluation(all, 0) - evaluation(all, all); !p.mapsFirst(2) ||
+		more != int64(2*j.Model.Hidden*out) {
+		t.Errorf("evaluation rounds factors of %d bytes", more)
+	}
+}
+
+// A rank with columns of the rows multiplies them by the weights themselves, where others multiply
+// pairs. Gradients of the result are of float32; so are the mixed rows of GIN.
+func TestFactorsOfColumns(t *testing.T) {
+	s := generated(t, 2)
+	const rows, hidden = 100, 16
+	for _, c := range []struct {
+		kind  string
+		mixed int
+	}{{"sage", 0}, {"gcn", 0}, {"gin", 1}} {
+		j := planJob()
+		j.Model.Kind, j.Model.Norm, j.Stored = c.kind, nn.NormNone, compute.BF16s
+		j.GPU, j.Mode = &GPU{Memory: 1e9, Rounded: 2}, job.Mode{Name: "push-pull", Columns: true}
+		p := laidOut(t, s, &j)
+		m, err := nn.NewModel(p.counter(), p.job.Model, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		first, end := p.job.Columns(0)
+		cols, hop := end-first, hopShape{sources: rows, destinations: rows}
+		x, dy, w := c.mixed*rows*cols, rows*hidden, cols*hidden
+		want := int64(2 * max(x+dy, max(x, dy)+w))
+		if got := p.roundedBytes(m, &shape{hops: []hopShape{hop}, joined: hop}); got != want {
+			t.Errorf("%s: %d bytes of rounded factors, not %d", c.kind, got, want)
+		}
+	}
+}
+
+// Layers that multiply pairs share what is only read while one of them runs backward.
+func TestPairsShareGradients(t *testing.T) {
+	j := planJob()
+	j.GPU, j.Model.Norm = &GPU{Memory: 1e9}, nn.NormNone
+	j.Model.Layers, j.Sample = 4, sample.Neighbours(5, 4, 3, 2)
+	p := laidOut(t, generated(t, 2), &j)
+	dev := p.counter()
+	m, err := nn.NewModel(dev, p.job.Model, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	const rows, hidden = 50, 16
+	in := nn.Input{Hop: nn.Hop{Sources: rows, Destinations: rows}, Train: true, Gradient: true}
+	for _, l := range []int{3, 2} { // with the gradients of rows, which layers share too
+		if err := m.Reserve(l, &in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := dev.live
+	if err := m.Reserve(1, &in); err != nil {
+		t.Fatal(err)
+	}
+	// its output, its pairs of rows and of weights
+	if more, want := dev.live-before, int64(4*(3*rows*hidden+2*hidden*hidden)); more != want {
+		t.Errorf("a layer more takes %d bytes, not %d", more, want)
 	}
 }
 

@@ -338,7 +338,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 			Gradient: l > 0 || out.needs.Types || j.Model.LearnsRows()}
 		in.Others, in.Partial = r.most.others(l), p.shares() && p.groupSize() > 1
 		if l == 0 && out.needs.Aggregate != compute.NoReduction {
-			in.Aggregate = p.aggregate(0, h.destinations)
+			in.Aggregate = p.aggregate(0, h.destinations, j.Mode.Columns)
 		}
 		if l == 0 && j.Mode.Columns {
 			if columns, err = p.reserveColumns(m, r, &in); err != nil {
@@ -373,10 +373,11 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 }
 
 // aggregate returns an aggregate of the given rows, as layer l reads it if it is the input layer.
-func (p *planner) aggregate(l, rows int) compute.Matrix {
+// The argument shared says that ranks make it from columns.
+func (p *planner) aggregate(l, rows int, shared bool) compute.Matrix {
 	in, _ := p.job.Model.Widths(l)
 	m := compute.Matrix{Rows: rows, Cols: in}
-	if p.job.GPU != nil && p.job.Model.Needs().Joined && !p.job.Mode.Columns && !p.multiplies() {
+	if p.job.GPU != nil && p.job.Model.Needs().Joined && !shared && !(l == 0 && p.multiplies()) {
 		m.Cols *= 2
 	}
 	return m
@@ -388,7 +389,7 @@ func (p *planner) reserveForward(m *nn.Model, s *shape) error {
 		in := nn.Input{Hop: p.hop(h)}
 		in.Others = s.others(l)
 		if l == 0 && m.Needs().Aggregate != compute.NoReduction {
-			in.Aggregate = p.aggregate(0, h.destinations)
+			in.Aggregate = p.aggregate(0, h.destinations, p.job.Mode.Columns)
 		}
 		if err := p.reserveFolds(m, l, in, &h); err != nil {
 			return err
@@ -705,11 +706,11 @@ func (h hopShape) inputRows(needs nn.Needs) (rows int64) {
 	return rows
 }
 
-// inferenceBytes returns the bytes that a model has reserved after inference. It has inferred
-// minibatches of the given shape, chunks of the given sizes in its first layers and, unless output
-// is 0, an output of that number of rows. The layers share arrays. The layer with the most edges
-// reserves first, so that each array gets its final size at once: an array that grows takes a
-// quarter more, which is never written.
+// inferenceBytes returns the bytes that a model has reserved on a CPU after inference. It has
+// inferred minibatches of the given shape, chunks of the given sizes in its first layers and,
+// unless output is 0, an output of that number of rows. The layers share arrays. The layer with the
+// most edges reserves first, so that each array gets its final size at once: an array that grows
+// takes a quarter more, which is never written.
 func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int) (int64, error) {
 	dev := p.counter()
 	m, err := nn.NewModel(dev, p.job.Model, 0)
@@ -753,7 +754,7 @@ func (p *planner) inferenceBytes(minibatch *shape, chunks []hopShape, output int
 			in.Shares = p.sums(h.destinations)
 		}
 		if m.Needs().Aggregate != compute.NoReduction {
-			in.Aggregate = p.aggregate(l, 0)
+			in.Aggregate = p.aggregate(l, 0, true)
 		}
 		if err := p.reserveFolds(m, l, in, &h); err != nil {
 			return 0, err

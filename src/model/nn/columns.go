@@ -42,6 +42,13 @@ func (c Config) Linear() bool {
 	return c.Needs().Sums()
 }
 
+// MixesOwn reports whether the input layer's first map is of sums of rows with own rows, which
+// Columns makes in float32.
+func (m *Model) MixesOwn() bool {
+	layer, is := m.stages[0].Layer.(columnwise)
+	return is && layer.firstMap().eps != nil
+}
+
 // Columns computes the first map of a model's input layer for some columns of the input rows only
 // (push-pull parallelism: P3, Gandhi and Iyer, OSDI 2021). The result is called the share of these
 // columns. The shares of all columns add up to the result of the map, and the gradients that they

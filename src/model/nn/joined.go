@@ -14,33 +14,48 @@ import (
 //	y_i = x_i [Wself | Wneigh]ᵀ + b            w  [out,2*in], made once a step
 type joined struct {
 	compute.PairKernels
-	rows, drows, w, dw *buffer
-	x                  compute.Matrix // the matrix x of the last forward pass
-	one                [1]compute.Joining
-	fresh              bool // whether w was made from the weights of this step
+	rows, w *buffer
+	back    *joinedBack
+	x       compute.Matrix // the matrix x of the last forward pass
+	one     [1]compute.Joining
+	fresh   bool // whether w was made from the weights of this step
+}
+
+// joinedBack is what backward of one layer makes and reads: the gradients of x and of w, which
+// Device.Settle has divided into those of the weights when BackwardLayer returns. So all layers
+// share it.
+type joinedBack struct {
+	rows, w *buffer
+	weights int // elements of the largest w
 }
 
 // newJoined returns nil for a device without compute.PairKernels.
-func newJoined(s *store) *joined {
+func newJoined(s *store, c Config) *joined {
 	pairs := compute.CapabilitiesOf(s.dev).Pairs
 	if pairs == nil {
 		return nil
 	}
-	return &joined{PairKernels: pairs, rows: s.rows(), w: s.rows(), drows: s.buffer(),
-		dw: s.buffer()}
+	if s.joined == nil {
+		s.joined = &joinedBack{rows: s.buffer(), w: s.buffer()}
+		for l := range c.Layers {
+			in, out := c.Widths(l)
+			s.joined.weights = max(s.joined.weights, out*2*in)
+		}
+	}
+	return &joined{PairKernels: pairs, rows: s.rows(), w: s.rows(), back: s.joined}
 }
 
 func (j *joined) reserve(s *sage, in *Input) error {
-	n, weights := in.Destinations*2*s.in, s.out*2*s.in
-	err := j.w.reserve(weights)
+	n := in.Destinations * 2 * s.in
+	err := j.w.reserve(s.out * 2 * s.in)
 	if in.Aggregate.Cols != 2*s.in {
 		err = errors.Join(err, j.rows.reserve(n))
 	}
 	if in.Train {
-		err = errors.Join(err, j.dw.reserve(weights))
+		err = errors.Join(err, j.back.w.reserve(j.back.weights))
 	}
 	if in.Gradient {
-		err = errors.Join(err, j.drows.reserve(n))
+		err = errors.Join(err, j.back.rows.reserve(n))
 	}
 	return err
 }
@@ -106,13 +121,13 @@ func (j *joined) forward(s *sage, y compute.Matrix, in *Input, epilogue compute.
 
 func (j *joined) backward(s *sage, dx *Gradient, dy, y compute.Matrix, in *Input,
 	epilogue compute.Epilogue) {
-	dw := j.dw.matrix(s.out, 2*s.in)
+	dw := j.back.w.matrix(s.out, 2*s.in)
 	s.dev.DenseBackward(compute.DenseGradients{W: dw, Bias: s.dbias}, dy, y, j.dense(s, epilogue))
 	j.Part(s.dself, s.dneigh, dw)
 	if !in.Gradient {
 		return
 	}
-	drows := j.drows.matrix(in.Destinations, 2*s.in)
+	drows := j.back.rows.matrix(in.Destinations, 2*s.in)
 	s.dev.MatMulInput(drows, dy, j.weights(s).Pair, false)
 	dx.addTerms(s.dev, drows)
 	j.SegmentJoinedBackward(dx.Matrix, s.reduction(), in.Hop.Forward, in.Transposed,

@@ -43,7 +43,7 @@ func newSAGE(s *store, c Config, l int) Layer {
 	}
 	return &sage{dev: s.dev, name: fmt.Sprintf("convs.%d", l), in: in, out: out, how: how,
 		weighted: c.EdgeWeights || c.Estimates, ofData: c.EdgeWeights,
-		aggregate: s.rows(), dagg: s.buffer(), arg: s.buffer(), joined: newJoined(s)}
+		aggregate: s.rows(), dagg: s.buffer(), arg: s.buffer(), joined: newJoined(s, c)}
 }
 
 func (s *sage) Params() []Param {

@@ -11,6 +11,7 @@ type store struct {
 	buffers  []*buffer
 	numbered *numbered // nil if no layer reads features of edges
 	perEdges []*perEdge
+	joined   *joinedBack // nil if no layer has pairs
 }
 
 // buffer is device memory for an array whose size differs between minibatches. A call of reserve

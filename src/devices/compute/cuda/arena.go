@@ -18,6 +18,8 @@ type arena struct {
 	size int
 	free []span       // free ranges in ascending order; no two of them touch
 	held map[int]held // allocated blocks; the keys are offsets
+	// bytes of allocated blocks, now and the most so far
+	taken, most [uses]int
 
 	// if take is set, take and give allocate and free separate blocks instead
 	take func(bytes int) (at int, err error)
@@ -66,6 +68,15 @@ func newArena(size int) *arena {
 func (a *arena) alloc(bytes int, u use) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	at, err := a.place(bytes, u)
+	if err == nil {
+		a.taken[u] += a.held[at].bytes
+		a.most[u] = max(a.most[u], a.taken[u])
+	}
+	return at, err
+}
+
+func (a *arena) place(bytes int, u use) (int, error) {
 	if a.take != nil {
 		return a.allocApart(max(1, bytes), u)
 	}
@@ -139,6 +150,7 @@ func (a *arena) release(at int) {
 			"allocated", at))
 	}
 	delete(a.held, at)
+	a.taken[h.use] -= h.bytes
 	if a.take != nil {
 		a.free[0].at -= h.bytes
 		a.give(at)

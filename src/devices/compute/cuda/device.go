@@ -205,6 +205,18 @@ func (d *Device) FreeBytes() int {
 	return d.arena.freeBytes()
 }
 
+// Peaks are the most bytes of device memory taken at a time by each use but resident rows and
+// drawing.
+type Peaks struct{ Model, Inputs, Scratch int }
+
+// Peaks returns the peaks so far.
+func (d *Device) Peaks() Peaks {
+	d.arena.mu.Lock()
+	defer d.arena.mu.Unlock()
+	m := &d.arena.most
+	return Peaks{m[useModel], m[useInputs], m[useScratch]}
+}
+
 // at returns the address of an offset of the arena.
 func (d *Device) at(offset int) unsafe.Pointer { return unsafe.Add(d.base, offset) }
 
