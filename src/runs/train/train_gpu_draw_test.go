@@ -119,7 +119,56 @@ func TestDrawnOnDevicesTrainAlike(t *testing.T) {
 			if got.Counters != want.Counters {
 				t.Errorf("it counts %+v, the host %+v", got.Counters, want.Counters)
 			}
+			if got.ValidMetric != want.ValidMetric {
+				t.Errorf("validation gives %+v, drawn on the host %+v", got.ValidMetric,
+					want.ValidMetric)
+			}
 		})
+	}
+}
+
+// The device that draws for training draws for evaluation too, unless the two draw differently, or
+// minibatches of a window of training have all its memory.
+func TestEvaluationIsDrawnOnDevices(t *testing.T) {
+	library := cudaLibrary(t)
+	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 1200, Degree: 6, Features: 4,
+		Classes: 3, Seed: 1, Split: "60/20/20"}, shardtest.Options{Parts: 2})
+	for _, c := range []struct {
+		name  string
+		drawn bool
+		set   func(*Options)
+	}{
+		{"like training", true, func(*Options) {}},
+		{"fanouts of its own", false, func(o *Options) { o.Eval = sample.Neighbours(3, 3, 3) }},
+		{"look-ahead", false, func(o *Options) {
+			o.Cache = policy.Settings{Policy: policy.Lookahead, Alpha: 0.3, Window: 2}
+		}},
+	} {
+		o := sageOptions()
+		o.Batch, o.Sample, o.DrawOn = 720, sample.Neighbours(2, 2, 2), parallel.DrawDevice
+		o.Epochs = 3
+		c.set(&o)
+		draws := func(every int) int {
+			o.EvalEvery = every
+			cuda.Launches()
+			trainedOn(t, shards, 2, o, residence.GPURows{}, residence.ReadsCopy,
+				gpus(t, library, 8<<20))
+			counts := cuda.Launches()
+			if counts == nil {
+				t.Skip("the library counts no launches: it is not emulated")
+			}
+			return counts["draw/begin"]
+		}
+		// A minibatch is drawn hop by hop, for each of the steps and evaluations.
+		once, always := draws(0), draws(1)
+		want := once
+		if c.drawn {
+			want = once / (o.Epochs + 1) * 2 * o.Epochs
+		}
+		if once == 0 || always != want {
+			t.Errorf("%s: with evaluations after all epochs %d launches, after the last %d",
+				c.name, always, once)
+		}
 	}
 }
 

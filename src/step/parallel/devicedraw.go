@@ -117,13 +117,16 @@ func (c *onCard) hop(l int) (h nn.Hop) {
 	return h
 }
 
-// deviceDraws is the Draw of a rank whose device has the whole topology. It draws training
-// minibatches on the device, bit for bit as the host would; the host draws all others
+// deviceDraws is the Draw of a rank whose device has the whole topology. It draws minibatches on
+// the device, bit for bit as the host would; the host draws those without seeds
 // (docs/design/36-drawn-on-the-card.md).
 type deviceDraws struct {
 	alone
 	spec   sample.Spec
 	drawer compute.Drawer
+	// Minibatches that are not trained are drawn on the device too: they are drawn like those of
+	// training, and pass through the same slots, which have the memory.
+	evaluates bool
 
 	mu    sync.Mutex
 	all   []compute.Drawing // one for each minibatch of the pipe
@@ -132,7 +135,7 @@ type deviceDraws struct {
 
 func (d *deviceDraws) stages() []Stage {
 	return []Stage{local(trace.Sample, "sample", func(m *Minibatch) error {
-		if !m.Train || len(m.Seeds) == 0 {
+		if len(m.Seeds) == 0 || !m.Train && !d.evaluates {
 			return d.alone.prepare(m)
 		}
 		return d.prepare(m)
@@ -286,6 +289,7 @@ func (s *Strategy) openDeviceDraws(device compute.Accelerator, whole alone) (d *
 		return nil, "", err
 	}
 	d.alone, d.spec = whole, o.Sample
+	d.evaluates = o.Eval.Hops() == 0 && o.Ahead == 0
 	return d, "", nil
 }
 
