@@ -37,12 +37,12 @@ python=${PYTHON:-python3} failed=
 parts=(
   'machine 10' 'library 15' 'drawn 60 library' 'data 75 library' 'epochs 110 data'
   'kernels 60 library' 'products 40 kernels' 'pyg 60 data' 'loader 90 epochs'
-  'suite 100 library' 'modes 60 library' 'steps 40 library'
+  'suite 100 library' 'heads 60 data' 'steps 40 library'
 )
 more=(
-  'memcheck 110 library' 'layers 45 library' 'kinds 95 library' 'training 75 library'
-  'sweep 70 epochs' 'ranks 60 data' 'synccheck 40 library' 'initcheck 40 library'
-  'racecheck 70 library'
+  'memcheck 110 library' 'modes 60 library' 'layers 45 library' 'kinds 95 library'
+  'training 75 library' 'sweep 70 epochs' 'ranks 60 data' 'synccheck 40 library'
+  'initcheck 40 library' 'racecheck 70 library'
 )
 
 main() {
@@ -376,7 +376,8 @@ print(f"figure: {name}: an epoch {s['epoch_seconds']:.3f} s, {s['steps_per_epoch
       f"{1e3 * s['epoch_seconds'] / s['steps_per_epoch']:.2f} ms, {s['wait_fraction']:.3f} of it "
       f"waiting for minibatches, loss {s['train_loss']:.6f}, digest {s['loss_digest']}, "
       f"memory pinned {s.get('pinned_growths', 0)} times among steps, "
-      f"drawn on the {s.get('sampled_on', 'host')}")
+      f"drawn on the {s.get('sampled_on', 'host')} "
+      f"in {1e3 * s['phase_seconds'].get('sample', 0) / s['steps_per_epoch']:.2f} ms a step")
 for d in s["device_rows"][:1]:
     print(f"figure: {name}: {d['resident_rows']} of {d['own_rows']} rows on the device, "
           f"the others: {d['reads']} ({d['why']})")
@@ -449,16 +450,32 @@ part_ranks() {
 
 # Rows of 8 bits, sparse rows, and vertex types, whose rows the host sends.
 part_kinds() {
-  local two=(model.layers=2 "sample.fanouts=${fanouts%,*}")
   kind int8 "$HALOGNN" generate --preset products --feature-type int8 --scale "$small" --seed 1 \
     --split 8/0/0 --force --out "$work/data-int8"
   KERNELS=1 FROM=$work/parts-int8 train int8
   kind sparse sparse_data
   KERNELS=1 FROM=$work/parts-sparse train sparse cache.policy=none
-  kind typed "$HALOGNN" generate --kind mag --preset mag --scale "$small" --seed 1 --split 80/0/0 \
-    --force --out "$work/data-typed"
-  KERNELS=1 FROM=$work/parts-typed train rgcn model.kind=rgcn "${two[@]}"
-  KERNELS=1 FROM=$work/parts-typed train gatv2 model.kind=gatv2 model.heads=4 "${two[@]}"
+  typed
+  KERNELS=1 FROM=$work/parts-typed train typed-gatv2 model.kind=gatv2 model.heads=4 \
+    model.layers=2 "sample.fanouts=${fanouts%,*}"
+  ended
+}
+
+# typed makes the parts with vertex types, unless they are there.
+typed() {
+  [ -d "$work/parts-typed" ] || kind typed "$HALOGNN" generate --kind mag --preset mag \
+    --scale "$small" --seed 1 --split 80/0/0 --force --out "$work/data-typed"
+}
+
+# Attention on the large graph; and relations.
+part_heads() {
+  local of
+  for of in gat gatv2; do
+    KERNELS=1 train "$of" compute.gpu_rows=1 "model.kind=$of" model.heads=4 train.epochs=2
+  done
+  typed
+  KERNELS=1 FROM=$work/parts-typed train rgcn model.kind=rgcn model.layers=2 \
+    "sample.fanouts=${fanouts%,*}" train.epochs=2
   ended
 }
 
@@ -496,7 +513,8 @@ part_pyg() {
   rm -rf "${work:?}/pyg"
   "$python" profiling/lab/gpu_vs_pyg.py --halognn "$HALOGNN" --work "$work/pyg" --data "$work/data" \
     --parts "$work/parts" --hidden "$hidden" --fanouts "$fanouts" --batch "$batch" --epochs 3 \
-    --steps "$steps" --features device --torch-device "$torch_device" || code=$?
+    --steps "$steps" --features device --torch-device "$torch_device" \
+    --precisions float32,tf32,bf16 || code=$?
   [ -e "$work/pyg/comparison.json" ] || exit "$code"
   cp "$work/pyg/comparison.json" "$RESULTS/pyg.json"
   "$python" - "$work/pyg/comparison.json" <<'EOF'

@@ -8,7 +8,8 @@ Geometric, on one device and on the same minibatches.
 
 All train the same GraphSAGE (mean aggregation, bias, ReLU) from the same weights on the same
 blocks, in float32, so their losses must agree: the first within 1e-5, the others within
---tolerance, as rounding grows from step to step. If they do not, the exit code is 1.
+--tolerance, as rounding grows from step to step. If they do not, the exit code is 1. PyTorch's
+products in tf32 or bf16 (--precisions) are timed too, and their losses need not agree.
 
 A step of PyTorch is: blocks and features to the device, forward, loss, backward, update. Blocks are
 read and pinned before. With --features device the rows are on the device and gathered there
@@ -53,6 +54,8 @@ def options():
     add("--device", choices=["cuda", "cpu"], default="cuda")
     add("--torch-device", choices=["cuda", "cpu"], help="for PyTorch, if another")
     add("--features", choices=["device", "host"], default="device", help="where feature rows lie")
+    add("--precisions", default="float32",
+        help="of PyTorch's products, with commas: float32, tf32, bf16 (autocast)")
     add("--tolerance", type=float, default=1e-3, help="of losses, relative")
     o = p.parse_args()
     o.torch_device = o.torch_device or o.device
@@ -189,7 +192,8 @@ class Work:
 class SAGE:
     """A model with its optimiser."""
 
-    def __init__(self, conv, work, weights):
+    def __init__(self, conv, work, weights, precision):
+        self.precision = precision
         torch, m, p = work.torch, work.described["model"], work.described["optimizer"]
         if m["kind"] != "sage" or m["norm"] != "none" or m["dropout"] != 0:
             sys.exit(f"this script knows GraphSAGE without norms and dropout, not {m}")
@@ -215,9 +219,12 @@ class SAGE:
         self.optimizer.zero_grad()
         for m, frontier, blocks, truth in items:
             x, convs = self.work.input(frontier), self.net["convs"]
-            for i, (edges, n) in enumerate(blocks):
-                x = convs[i]((x, x[:n]), up(edges))
-                x = x if i + 1 == len(blocks) else x.relu()
+            with self.work.torch.autocast(self.work.device.type, self.work.torch.bfloat16,
+                                          enabled=self.precision == "bf16"):
+                for i, (edges, n) in enumerate(blocks):
+                    x = convs[i]((x, x[:n]), up(edges))
+                    x = x if i + 1 == len(blocks) else x.relu()
+            x = x.float()
             if self.multiclass:
                 loss = f.cross_entropy(x, up(truth), reduction="sum") / m["global_seeds"]
             else:
@@ -231,10 +238,11 @@ class SAGE:
         return sum(losses)
 
 
-def train_torch(conv, work, weights):
+def train_torch(conv, work, weights, precision):
     """Returns the losses by (epoch, step); the median seconds of a step, with the device
     synchronised after each; and the mean without that."""
-    model, losses, seconds = SAGE(conv, work, weights), {}, []
+    work.torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    model, losses, seconds = SAGE(conv, work, weights, precision), {}, []
     for at, items in work.steps.items():
         begin = work.synced()
         loss = model.step(items)
@@ -271,17 +279,19 @@ def main():
         print(f"not run: {missing}")
     else:
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        torch.backends.cuda.matmul.allow_tf32 = False  # as halognn
         work = Work(o, torch)
         weights = load_safetensors(o.work / "blocks/initial.safetensors", torch)
         name = f"cpu, {torch.get_num_threads()} threads"
         if o.torch_device == "cuda":
             name = torch.cuda.get_device_name()
         for program, conv in convolutions(torch).items():
-            losses, synced, each = train_torch(conv, work, weights)
-            first, most = differences(losses, trained)
-            agree &= first <= FIRST_STEP and most <= o.tolerance
-            rows.append((program, name, f"{first:.1e}", f"{most:.1e}", 1e3 * synced, each * steps))
+            for precision in o.precisions.split(","):
+                losses, synced, each = train_torch(conv, work, weights, precision)
+                first, most = differences(losses, trained)
+                of = "" if precision == "float32" else f", {precision}"
+                agree &= bool(of) or first <= FIRST_STEP and most <= o.tolerance
+                rows.append((program + of, name, f"{first:.1e}", f"{most:.1e}", 1e3 * synced,
+                             each * steps))
     compared = "halognn alone"
     if not missing:
         compared = (f"{min(o.steps, o.epochs * steps)} steps compared; losses beside halognn's, "
