@@ -18,8 +18,10 @@
 #   CACHES   which rows of the table: 0 no cache, 1 static, 2 look-ahead, 3 divided static; each
 #            rank's with off and divided with on: 4 look-ahead, 5 sieve, 6 prefetch  [0 1 2 3 4]
 #   SETS     further settings, as "topology.kind=partitioned"                      [none]
-#   RATES    what each host may send, as "1gbit 200mbit": times runs instead, off and on in turn, whose
-#            nodes are network hosts of a core each (profiling/lab/hosts.sh)            [none]
+#   RATES    what each host may send, as "1gbit 200mbit": times runs instead, each way in turn, whose
+#            nodes are network hosts of a core each (profiling/lab/hosts.sh); the first epoch, in
+#            which memory is touched for the first time, apart                         [none]
+#   WAYS     values of exchange.nodes that are timed; off must be first             [off on]
 #   ROUNDS   runs of each, whose epoch times are averaged                          [2]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -28,7 +30,7 @@ parts=$1 out=${2:-run/nodes} ranks=${RANKS:-8}
 need_parts "$parts"
 read -ra goals <<<"${GOALS:-}"
 read -ra sets <<<"${SETS:-}"
-fanouts=${FANOUTS:-15,10,5}
+fanouts=${FANOUTS:-15,10,5} ways=${WAYS:-off on} rounds=${ROUNDS:-2}
 rm -rf "$out"
 mkdir -p "$out"
 
@@ -61,32 +63,41 @@ settings() {
   [ "$2" = off ] || (($1 < 4)) || cache+=(cache.placement=group)
 }
 
+# epochs DIR: seconds of the run's first epoch, and the mean of the later ones.
+epochs() {
+  sed -n '/"kind":"epoch"/s/.*"seconds":\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl" |
+    awk 'NR == 1 { first = $1; next } { s += $1 } END { print first, s / (NR - 1) }'
+}
+
 timed() {
-  local rate i round nodes
-  echo '| a host sends | cache | s an epoch, off | on | off / on | MB to a node, off | on |'
-  echo '|---|---|--:|--:|--:|--:|--:|'
+  local rate i round nodes dir
+  echo '| a host sends | cache | nodes | s an epoch | off / it | first epoch | MB to a node | chosen |'
+  echo '|---|---|---|--:|--:|--:|--:|---|'
   in_process=()
   for rate in $RATES; do
     on_hosts=(profiling/lab/hosts.sh -n $((ranks / ${NODE:-4})) -p "${NODE:-4}" -r "$rate" -c 1 --)
     for i in $indices; do
-      for ((round = 1; round <= ${ROUNDS:-2}; round++)); do
-        for nodes in off on; do
-          settings "$i" $nodes
+      for ((round = 1; round <= rounds; round++)); do
+        for nodes in $ways; do
+          settings "$i" "$nodes"
           run "$i-$rate-$nodes-$round" "${cache[@]}"
         done
       done
-      for nodes in off on; do
-        for ((round = 1; round <= ${ROUNDS:-2}; round++)); do
-          echo "$nodes $(number "$out/$i-$rate-$nodes-$round" epoch_seconds)" \
-            "$(number "$out/$i-$rate-$nodes-$round" remote_bytes)"
+      for nodes in $ways; do
+        for ((round = 1; round <= rounds; round++)); do
+          dir=$out/$i-$rate-$nodes-$round
+          echo "$nodes $(epochs "$dir") $(number "$dir" remote_bytes) $(number "$dir" nodes)"
         done
-      done | awk -v rate="$rate" -v name="${names[$i]}" -v n="${ROUNDS:-2}" -v k=$((ranks / ${NODE:-4})) '
-        { s[$1] += $2 / n; mb[$1] = $3 / k / 1e6 }
-        END { printf "| %s | %s | %.3f | %.3f | %.2f | %.1f | %.1f |\n", rate, name, s["off"], s["on"],
-          s["off"] / s["on"], mb["off"], mb["on"] }'
+      done | awk -v rate="$rate" -v name="${names[$i]}" -v n="$rounds" -v k=$((ranks / ${NODE:-4})) '
+        !($1 in s) { way[++ways] = $1 }
+        { s[$1] += $3 / n; first[$1] += $2 / n; mb[$1] = $4 / k / 1e6; chosen[$1] = chosen[$1] " " $5 }
+        END { for (w = 1; w <= ways; w++) {
+          nodes = way[w]
+          printf "| %s | %s | %s | %.3f | %.2f | %.3f | %.1f |%s |\n", rate, name, nodes, s[nodes],
+            s["off"] / s[nodes], first[nodes], mb[nodes], chosen[nodes] } }'
     done
   done
-  same_digest "$out"/[0-6]-*-o*[0-9]
+  same_digest "$out"/[0-6]-*-*-*[0-9]
 }
 if [ -n "${RATES:-}" ]; then
   timed

@@ -478,7 +478,8 @@ func (c *Config) table() []section {
 				word{policy.PlacementOwn, "every rank keeps its best rows"},
 				word{policy.PlacementGroup,
 					"the ranks of a node divide rows and read each other's caches; `/dev/shm` " +
-						"must have room for static ones, dynamic ones need `exchange.nodes: on`"},
+						"must have room for static ones, dynamic ones need `exchange.nodes: on` " +
+						"or `auto`, whose `off` means `own`"},
 				word{policy.PlacementParts,
 					"as `group`, but each rank keeps rows of its own parts: a baseline, only " +
 						"with `cache.source: files`"},

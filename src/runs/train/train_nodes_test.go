@@ -724,4 +724,19 @@ func TestNodesAreChosen(t *testing.T) {
 	if c := asNodes(t, shards, 4, 2, o, true).NodesChoice; c == nil || c.Why != o.WithoutNodes {
 		t.Errorf("%+v", c)
 	}
+	// A cache that changes is divided only if nodes fetch as one, else each rank has its own.
+	o.Cache = policy.Settings{Policy: policy.Sieve, Alpha: 0.1, Placement: policy.PlacementGroup}
+	got = asNodes(t, shards, 4, 2, o, true)
+	o.TryNodes, o.Cache.Placement = false, policy.PlacementOwn
+	off = asNodes(t, shards, 4, 2, o, false)
+	if got.Remote != off.Remote || got.Cached != off.Cached || got.PeerCached > 0 ||
+		!strings.Contains(got.NodesChoice.Why, "a cache of its own") {
+		t.Errorf("%+v %+v, and with caches of each rank's own %+v", got.NodesChoice, got.Rows,
+			off.Rows)
+	}
+	o.TryNodes, o.WithoutNodes, o.Cache.Placement = true, "", policy.PlacementGroup
+	got = asNodes(t, shards, 4, 2, o, true)
+	if got.LossDigest != off.LossDigest || (got.PeerCached > 0) != (got.NodesChoice.Nodes == "on") {
+		t.Errorf("%+v: %+v", got.NodesChoice, got.Rows)
+	}
 }

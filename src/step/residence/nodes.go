@@ -59,7 +59,10 @@ func (s *Store) ChooseNodes(at Position, reason string) (*NodesChoice, error) {
 	if err != nil {
 		return nil, fmt.Errorf("exchange.nodes auto: %w", err)
 	}
-	s.Job.AsNodes = c.Nodes == "on"
+	divides := s.Job.Divides(&s.Job.Cache)
+	if s.Job.AsNodes = c.Nodes == "on"; divides && !s.Job.AsNodes {
+		c.Why += "; so each rank keeps a cache of its own"
+	}
 	s.note("exchange.nodes auto is %s: %s", c.Nodes, c.Why)
 	return c, nil
 }
@@ -96,7 +99,10 @@ type fetchedSort struct {
 	of    func(*sample.Minibatch) ([]graph.VertexID, error) // ids that a minibatch reads
 	open  func() (*exchange.Fetcher, error)
 	names func() (*exchange.Fetcher, error) // tells owners the ids, besides; nil for nothing
-	ids   [][]graph.VertexID                // of each minibatch
+	// Besides names, nodes have further collectives, mostly of few rows: owners say which rows are
+	// late, and these are fetched apart from the others.
+	late bool
+	ids  [][]graph.VertexID // of each minibatch
 }
 
 // fetchedSorts returns the sorts of rows of the job, with the exchanges of AsNodes as it is when
@@ -109,7 +115,7 @@ func (s *Store) fetchedSorts() []*fetchedSort {
 		sorts = append(sorts, &fetchedSort{of: s.edgesOf, open: s.OpenEdgeRows})
 	}
 	if s.Job.Model.LearnsRows() {
-		sorts = append(sorts, &fetchedSort{of: s.learnedOf,
+		sorts = append(sorts, &fetchedSort{of: s.learnedOf, late: s.Job.Depth > 0,
 			open: func() (*exchange.Fetcher, error) { return s.OpenLearned(true) },
 			names: func() (*exchange.Fetcher, error) {
 				if !s.FetchesAsNode() { // then owners know the readers by the requests
@@ -194,8 +200,8 @@ func (s *Store) timeSort(of *fetchedSort) (rows, seconds float64, err error) {
 			return 0, 0, err
 		}
 	}
-	var p, named exchange.Plan
-	defer func() { p.Free(); named.Free() }()
+	var p, named, none exchange.Plan
+	defer func() { p.Free(); named.Free(); none.Free() }()
 	for _, ids := range of.ids {
 		least := math.Inf(1)
 		for range 1 + measuredTimes { // arrays grow in the first round
@@ -210,6 +216,9 @@ func (s *Store) timeSort(of *fetchedSort) (rows, seconds float64, err error) {
 				if err := names.Ask(&named); err != nil {
 					return 0, 0, err
 				}
+				if err := s.sayLate(of, f, names, &none); err != nil {
+					return 0, 0, err
+				}
 			}
 			if err := f.Fetch(&p, ids); err != nil {
 				return 0, 0, err
@@ -222,4 +231,17 @@ func (s *Store) timeSort(of *fetchedSort) (rows, seconds float64, err error) {
 		err = names.Close()
 	}
 	return rows, seconds, errors.Join(err, f.Close())
+}
+
+// sayLate stands for the collectives of nodes whose learned rows may be late, besides those of the
+// early rows: f fetches nothing in as many as say and bring late rows, less the one of ranks that
+// fetch for themselves. Without late rows owners say only that there are none. Collective.
+func (s *Store) sayLate(of *fetchedSort, f, names *exchange.Fetcher, none *exchange.Plan) error {
+	if of.late {
+		return f.Fetch(none, nil)
+	}
+	if err := names.Plan(none, nil); err != nil {
+		return err
+	}
+	return names.Ask(none)
 }
