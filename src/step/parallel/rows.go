@@ -347,10 +347,11 @@ func (d divided) plan(f *fetched) []Stage {
 	if d.looks {
 		arrive = d.feed
 	}
-	return []Stage{local(trace.Plan, "plan", f.requestAll), f.route().wants(),
-		local(trace.Slice, "merge", func(m *Minibatch) error { return f.x.Merge(&m.Fetch) }),
+	r := f.route()
+	return []Stage{local(trace.Plan, "plan", f.requestAll), r.wants(),
+		r.between("merge", func(m *Minibatch) error { return f.x.Merge(&m.Fetch) }),
 		ordered(trace.Score, "decide", arrive, d.decide),
-		local(trace.Slice, "buy", func(m *Minibatch) error {
+		r.between("buy", func(m *Minibatch) error {
 			d.lend(m)
 			f.x.Buy(&m.Fetch, m.Decision.Slot, m.Decision.Early)
 			return nil
