@@ -131,7 +131,7 @@ type Config struct {
 	// For kinds with attention: HeadsConcat or HeadsMean; empty means HeadsConcat.
 	HeadMerge string
 	// For kinds with attention: the factor in [0,1] by which LeakyReLU multiplies scores below 0.
-	// With a factor of 0 it is a ReLU.
+	// If 0, it is a ReLU.
 	Slope float32
 }
 

@@ -19,7 +19,7 @@ const (
 type OptimizerOptions struct {
 	Kind         string  // adam, adamw or sgd
 	Momentum     float64 // momentum of SGD, in [0, 1); 0: none
-	Beta1, Beta2 float64 // Adam and AdamW: share of the moments that a step keeps, in [0, 1)
+	Beta1, Beta2 float64 // Adam, AdamW: share of the moments that a step keeps, in [0, 1); 0: none
 	Eps          float64 // Adam and AdamW, > 0: keeps steps finite if all gradients were 0
 	// Added to gradients in SGD and Adam, and applied to weights in AdamW; 0 for none.
 	WeightDecay float64

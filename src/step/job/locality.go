@@ -20,7 +20,7 @@ type Locality struct {
 // No clock is read, so that a run can be repeated exactly.
 type Adaption struct {
 	// Bounds, in [0, 1], of the share of an epoch's time that loading takes. If the share is
-	// between them, the factor stays as it is. A bound of 0 does not mean that there is no bound.
+	// between them, the factor stays as it is. 0 is a bound like any other.
 	Lower, Upper float64
 	Link         float64 // bytes/s at which a rank gets rows that are not at hand; > 0
 	Edges        float64 // sampled edges/s that a rank draws and trains on; > 0

@@ -50,7 +50,7 @@ type Spec struct {
 
 	Seed   uint64 // random stream of the run; 0 is a stream like any other
 	Epochs int    // passes over the training seeds, >= 1
-	Depth  int    // number of minibatches in preparation while another trains; may be 0
+	Depth  int    // number of minibatches in preparation while another trains; 0: none
 
 	Sparse bool // rows hold only their non-zero elements, each with its column; set from the parts
 
