@@ -86,8 +86,7 @@ timed() {
       for nodes in $ways; do
         for ((round = 1; round <= rounds; round++)); do
           dir=$out/$i-$rate-$nodes-$round
-          echo "$nodes $(epochs "$dir") $(number "$dir" remote_bytes)" \
-            "$([ "$nodes" != auto ] || number "$dir" nodes)"
+          echo "$nodes $(epochs "$dir") $(number "$dir" remote_bytes) $(number "$dir" nodes)"
         done
       done | awk -v rate="$rate" -v name="${names[$i]}" -v n="$rounds" -v k=$((ranks / ${NODE:-4})) '
         !($1 in s) { way[++ways] = $1 }

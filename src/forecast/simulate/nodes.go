@@ -373,9 +373,7 @@ func (n *node) take(turn []*minibatch) error {
 		}
 		if c.sums != nil {
 			n.placedSums(k)
-			if len(n.sells) > 0 {
-				n.boughtSums(k)
-			}
+			n.boughtSums(k)
 		}
 	}
 	n.turns++
@@ -445,7 +443,7 @@ func (n *node) placedSums(k int) {
 		if t.places == nil {
 			continue
 		}
-		d, peers := &n.d, int64(0)
+		d, hits := &n.d, trace.Counters{}
 		d.Clear()
 		d.Slot = mem.Grow(d.Slot, len(remote))
 		for i, v := range remote {
@@ -454,13 +452,16 @@ func (n *node) placedSums(k int) {
 			case at < 0:
 				d.Slot[i] = -1
 				d.Misses++
-			case at != k:
-				peers++
+			case at == k:
+				hits.Cached++
+			default:
+				hits.PeerCached++
 			}
 		}
+		hits.Peer = hits.PeerCached
 		l := t.lack(c, n.turns, d)
-		l.d.Cached -= peers // lack has counted all hits as the rank's own
-		l.d.PeerCached, l.d.Peer = l.d.PeerCached+peers, l.d.Peer+peers
+		l.d.Cached -= hits.PeerCached // lack has counted all hits as the rank's own
+		l.d.PeerCached, l.d.Peer = l.d.PeerCached+hits.PeerCached, l.d.Peer+hits.Peer
 	}
 }
 

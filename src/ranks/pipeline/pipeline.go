@@ -13,8 +13,7 @@
 //	   └─ slot of item i becomes that of item i+Depth+1 <── consume(i), caller of Run <──────────┘
 //
 // A station is an ordered or collective stage. A chain is the sequence of local stages between two
-// stations, before the first station, or after the last one. A chain of prompt stages does not use
-// the pool: it runs at once.
+// stations, before the first station, or after the last one.
 //
 // # Slots
 //
@@ -140,11 +139,6 @@ type Stage[T any] struct {
 	// stages of one item in order. It must not wait for anything.
 	Local func(*T) error
 
-	// Prompt stages are local and short, and other ranks wait for them. They do not wait for a
-	// goroutine of the pool, whose other stages may take many times as long. All stages between two
-	// stations must be prompt, or they run on the pool.
-	Prompt bool
-
 	// Ordered runs on a goroutine of this stage, for one item after another. It must not wait for
 	// anything, and no other rank takes part.
 	Ordered func(*T) error
@@ -213,7 +207,6 @@ type Pipeline[T any] struct {
 	// [stations+1] [lo,hi) are the numbers of the local stages of a chain. Chain k comes before
 	// station k, and the last chain after the last station.
 	chains [][2]int
-	prompt []bool // [stations+1] whether all stages of each chain are prompt
 	slots  []slot[T]
 	pool   *ants.Pool
 	work   func() // the method value workLoop, made once so that submitting it allocates nothing
@@ -241,7 +234,6 @@ type slot[T any] struct {
 	arrive  func() error    // calls Arrive with the item; nil if no stage has Arrive
 	took    []time.Duration // [stages] time that each stage took
 	wait    func() error    // waits for the request
-	alone   func()          // runs the next chain outside the pool
 	number  int             // the number of the item in this run
 	chain   int             // the chain that runs next
 	request Request
@@ -280,14 +272,8 @@ func New[T any](items []*T, stages []Stage[T], o Options) (*Pipeline[T], error) 
 	}
 	p.chains = append(p.chains, [2]int{chain, len(stages)})
 	p.started = make([]chan *slot[T], len(p.stations))
-	for _, c := range p.chains {
-		p.prompt = append(p.prompt, !slices.ContainsFunc(stages[c[0]:c[1]],
-			func(s Stage[T]) bool { return !s.Prompt }))
-	}
 	for k := range p.slots {
-		s := &p.slots[k]
-		s.bind(items[k], stages)
-		s.alone = func() { p.runAlone(s) }
+		p.slots[k].bind(items[k], stages)
 	}
 	p.work = p.workLoop
 	if err := p.startPool(); err != nil {
@@ -335,8 +321,6 @@ func check[T any](items []*T, stages []Stage[T], o Options) error {
 		case kinds != 1:
 			errs = append(errs,
 				fmt.Errorf("stage %q must have either Local, Ordered or Start", s.Name))
-		case s.Prompt && s.Local == nil:
-			errs = append(errs, fmt.Errorf("stage %q is prompt, but not local", s.Name))
 		case s.Start == nil && s.Finish != nil:
 			errs = append(errs, fmt.Errorf("stage %q has Finish without Start", s.Name))
 		}

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -312,42 +311,6 @@ func TestPoolIsAsWideAsAsked(t *testing.T) {
 	}
 }
 
-// A prompt stage runs although the only goroutine of the pool is busy with a later item.
-func TestPromptStagesDoNotWaitForThePool(t *testing.T) {
-	busy, passed := make(chan struct{}), make(chan struct{})
-	p := mustNew(t, newBatches(1), []Stage[batch]{
-		{Name: "long", Local: func(b *batch) error {
-			if b.number == 0 {
-				return nil
-			}
-			close(busy)
-			select {
-			case <-passed:
-				return nil
-			case <-time.After(10 * time.Second):
-				return errors.New("the prompt stage of item 0 waits for the pool")
-			}
-		}},
-		{Name: "gate", Ordered: func(b *batch) error {
-			if b.number == 0 {
-				<-busy
-			}
-			return nil
-		}},
-		{Name: "prompt", Prompt: true, Local: func(b *batch) error {
-			if b.number == 0 {
-				close(passed)
-			}
-			return nil
-		}},
-	}, Options{Depth: 1, Workers: 1})
-	defer p.Close()
-	if err := p.Run(context.Background(), 2, prepareBatch,
-		func(int, *batch) error { return nil }); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestOldestPendingItemIsTakenFirst(t *testing.T) {
 	p := mustNew(t, newBatches(3), nil, Options{Depth: 3, Workers: 1})
 	defer p.Close()
@@ -394,10 +357,9 @@ func TestNewReportsAllFaults(t *testing.T) {
 		[]Stage[batch]{{Name: "empty"}, {Name: "odd", Local: local, Finish: local},
 			{Name: "gate", Ordered: local, Arrive: local},
 			{Name: "both", Local: local, Ordered: local},
-			{Name: "prompt", Ordered: local, Prompt: true},
 			{Name: "late", Ordered: local, Arrive: local}}, Options{Depth: 2, Workers: -1})
 	for _, want := range []string{"give depth+1+ahead = 3", "workers is -1", "item 0 is nil",
-		`"empty" must have`, `"odd" has Finish`, `"prompt" is prompt`,
+		`"empty" must have`, `"odd" has Finish`,
 		`"both" must have`, `"late" has Arrive, but only one stage can be the gate`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\ndoes not say %q", err, want)
@@ -534,8 +496,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	stages := []Stage[batch]{
 		{Name: "a", Local: local}, {Name: "o", Ordered: local, Arrive: local},
 		{Name: "b", Start: start, Finish: local},
-		{Name: "c", Start: start}, {Name: "p", Ordered: local},
-		{Name: "d", Local: local, Prompt: true},
+		{Name: "c", Start: start}, {Name: "p", Ordered: local}, {Name: "d", Local: local},
 	}
 	for _, depth := range []int{0, 3} {
 		p := mustNew(t, newBatches(depth), stages, Options{Depth: depth, Workers: 2})

@@ -134,26 +134,13 @@ func (p *Pipeline[T]) runChain(r *run, s *slot[T]) bool {
 	return true
 }
 
-// runAlone runs the slot's next chain outside the pool.
-func (p *Pipeline[T]) runAlone(s *slot[T]) {
-	r := p.run
-	defer r.goroutines.Done()
-	if p.runChain(r, s) {
-		p.chainDone(s)
-	}
-}
-
-// dispatch lets the slot's next chain run: on the pool, or at once if the chain is empty or prompt.
+// dispatch runs the slot's next chain on the pool, or hands the slot on if the chain is empty.
 func (p *Pipeline[T]) dispatch(s *slot[T]) {
-	switch c := p.chains[s.chain]; {
-	case c[0] == c[1]:
-		p.chainDone(s)
-	case p.prompt[s.chain]:
-		p.run.goroutines.Add(1)
-		go s.alone()
-	default:
+	if c := p.chains[s.chain]; c[0] < c[1] {
 		p.submit(s)
+		return
 	}
+	p.chainDone(s)
 }
 
 // chainDone hands the slot to the next station or, after the last chain, to the consumer. Neither

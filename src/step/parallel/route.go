@@ -42,17 +42,8 @@ func (r route) unite() []Stage {
 	if !r.x.Buys() {
 		return nil
 	}
-	return []Stage{r.wants(), r.between(r.what+"unite",
+	return []Stage{r.wants(), local(trace.Slice, r.what+"unite",
 		func(m *Minibatch) error { return r.x.Unite(r.fetch(m)) })}
-}
-
-// between returns a stage that lists or copies rows between two collectives. Where ranks of a node
-// fetch as one, each waits for all others four times a minibatch. So the stage is then prompt: it
-// does not queue behind the drawing and assembling of other minibatches.
-func (r route) between(name string, f func(*Minibatch) error) Stage {
-	s := local(trace.Slice, name, f)
-	s.stage.Prompt = r.x.Buys()
-	return s
 }
 
 // ask is the collective in which ranks tell the owners which rows they request.
@@ -64,7 +55,7 @@ func (r route) ask() Stage {
 // rows returns the stages that copy the rows that others ask for, and send them.
 func (r route) rows() []Stage {
 	return []Stage{
-		r.between(r.what+"slice", func(m *Minibatch) error {
+		local(trace.Slice, r.what+"slice", func(m *Minibatch) error {
 			if r.serve != nil {
 				if err := r.serve(m); err != nil {
 					return err
@@ -83,7 +74,7 @@ func (r route) rows() []Stage {
 
 // passOn copies the rows that a buyer has fetched for the ranks of its node.
 func (r route) passOn() Stage {
-	return r.between(r.what+"pass on",
+	return local(trace.Slice, r.what+"pass on",
 		func(m *Minibatch) error { r.x.PassOn(r.fetch(m)); return nil })
 }
 

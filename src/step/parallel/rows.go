@@ -347,11 +347,10 @@ func (d divided) plan(f *fetched) []Stage {
 	if d.looks {
 		arrive = d.feed
 	}
-	r := f.route()
-	return []Stage{local(trace.Plan, "plan", f.requestAll), r.wants(),
-		r.between("merge", func(m *Minibatch) error { return f.x.Merge(&m.Fetch) }),
+	return []Stage{local(trace.Plan, "plan", f.requestAll), f.route().wants(),
+		local(trace.Slice, "merge", func(m *Minibatch) error { return f.x.Merge(&m.Fetch) }),
 		ordered(trace.Score, "decide", arrive, d.decide),
-		r.between("buy", func(m *Minibatch) error {
+		local(trace.Slice, "buy", func(m *Minibatch) error {
 			d.lend(m)
 			f.x.Buy(&m.Fetch, m.Decision.Slot, m.Decision.Early)
 			return nil
