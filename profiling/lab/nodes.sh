@@ -19,8 +19,8 @@
 #            rank's with off and divided with on: 4 look-ahead, 5 sieve, 6 prefetch  [0 1 2 3 4]
 #   SETS     further settings, as "topology.kind=partitioned"                      [none]
 #   RATES    what each host may send, as "1gbit 200mbit": times runs instead, each way in turn, whose
-#            nodes are network hosts of a core each (profiling/lab/hosts.sh); the first epoch, in
-#            which memory is touched for the first time, apart                         [none]
+#            nodes are network hosts of a core each (profiling/lab/hosts.sh). Later epochs are told
+#            apart: in the first, memory is touched for the first time                 [none]
 #   WAYS     values of exchange.nodes that are timed; off must be first             [off on]
 #   ROUNDS   runs of each, whose epoch times are averaged                          [2]
 set -euo pipefail
@@ -63,16 +63,16 @@ settings() {
   [ "$2" = off ] || (($1 < 4)) || cache+=(cache.placement=group)
 }
 
-# epochs DIR: seconds of the run's first epoch, and the mean of the later ones.
+# epochs DIR: seconds of an epoch in the mean, and in that of all but the first.
 epochs() {
   sed -n '/"kind":"epoch"/s/.*"seconds":\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl" |
-    awk 'NR == 1 { first = $1; next } { s += $1 } END { print first, s / (NR - 1) }'
+    awk '{ s += $1 } NR > 1 { later += $1 } END { print s / NR, NR > 1 ? later / (NR - 1) : "nan" }'
 }
 
 timed() {
   local rate i round nodes dir
-  echo '| a host sends | cache | nodes | s an epoch | off / it | first epoch | MB to a node | chosen |'
-  echo '|---|---|---|--:|--:|--:|--:|---|'
+  echo '| a host sends | cache | nodes | s an epoch | off / it | later epochs | off / it | MB | chosen |'
+  echo '|---|---|---|--:|--:|--:|--:|--:|---|'
   in_process=()
   for rate in $RATES; do
     on_hosts=(profiling/lab/hosts.sh -n $((ranks / ${NODE:-4})) -p "${NODE:-4}" -r "$rate" -c 1 --)
@@ -90,11 +90,12 @@ timed() {
         done
       done | awk -v rate="$rate" -v name="${names[$i]}" -v n="$rounds" -v k=$((ranks / ${NODE:-4})) '
         !($1 in s) { way[++ways] = $1 }
-        { s[$1] += $3 / n; first[$1] += $2 / n; mb[$1] = $4 / k / 1e6; chosen[$1] = chosen[$1] " " $5 }
+        { s[$1] += $2 / n; later[$1] += $3 / n; mb[$1] = $4 / k / 1e6; chosen[$1] = chosen[$1] " " $5 }
         END { for (w = 1; w <= ways; w++) {
           nodes = way[w]
-          printf "| %s | %s | %s | %.3f | %.2f | %.3f | %.1f |%s |\n", rate, name, nodes, s[nodes],
-            s["off"] / s[nodes], first[nodes], mb[nodes], chosen[nodes] } }'
+          printf "| %s | %s | %s | %.3f | %.2f | %.3f | %.2f | %.1f |%s |\n", rate, name, nodes,
+            s[nodes], s["off"] / s[nodes], later[nodes], later["off"] / later[nodes], mb[nodes],
+            chosen[nodes] } }'
     done
   done
   same_digest "$out"/[0-6]-*-*-*[0-9]

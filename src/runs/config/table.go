@@ -414,8 +414,8 @@ func (c *Config) table() []section {
 			), MayChange,
 				"whether ranks of a node fetch rows of other nodes as one",
 				"A row that several ranks want in one step crosses the network once; but a " +
-					"node's ranks wait for each other twice more for each minibatch (learned " +
-					"rows: more). No effect with one rank a node."},
+					"node's ranks wait for each other twice more for each minibatch: take a " +
+					"`pipeline.depth` of 4. No effect with one rank a node."},
 			{"window", whole(&c.Job.Window, 0, 0), MayChange,
 				"bytes of rows that a rank has under way at a time; 0: no limit",
 				"Where gradients wait behind rows: what a link carries in 30 ms (750000 at 200 " +

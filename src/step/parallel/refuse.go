@@ -361,7 +361,7 @@ func placementRefuses(s *job.Spec) []clash {
 			"exchange.nodes=on, or "+static
 	}
 	return []clash{
-		{s.Cache.Shared() && changes(&s.Cache) && !(group && s.AsNodes),
+		{s.Cache.Shared() && changes(&s.Cache) && !(group && (s.AsNodes || s.TryNodes)),
 			"cache.policy " + s.Cache.Policy, why, cure},
 		{group && s.Cache.Policy == policy.Auto, "cache.policy " + policy.Auto,
 			"it compares only caches that each rank keeps for itself", static},

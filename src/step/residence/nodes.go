@@ -10,6 +10,7 @@ import (
 	"halognn/src/base/mem"
 	"halognn/src/ranks/comm"
 	"halognn/src/rows/exchange"
+	"halognn/src/rows/policy"
 	"halognn/src/step/parallel"
 	"halognn/src/topology/graph"
 	"halognn/src/topology/sample"
@@ -59,7 +60,9 @@ func (s *Store) ChooseNodes(at Position, reason string) (*NodesChoice, error) {
 	if err != nil {
 		return nil, fmt.Errorf("exchange.nodes auto: %w", err)
 	}
-	divides := s.Job.Divides(&s.Job.Cache)
+	o := &s.Job.Cache
+	p := policy.Find(o.Policy)
+	divides := o.Placement == policy.PlacementGroup && p != nil && !p.Static()
 	if s.Job.AsNodes = c.Nodes == "on"; divides && !s.Job.AsNodes {
 		c.Why += "; so each rank keeps a cache of its own"
 	}

@@ -20,7 +20,8 @@ import (
 // the whole graph. Collective.
 func (s *Store) openPartitioned(c *Cache, at Position) error {
 	p, o := c.Policy(), &c.Settings
-	if o.HaloFraction > 0 || o.Shared() || o.FromFiles() || s.Job.Kinds() != nil {
+	if shared := o.Shared() && (p.Static() || s.Job.Divides(o)); shared || o.HaloFraction > 0 ||
+		o.FromFiles() || s.Job.Kinds() != nil {
 		return s.openWhole(c, at)
 	}
 	if !p.Static() {
