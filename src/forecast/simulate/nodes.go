@@ -373,7 +373,9 @@ func (n *node) take(turn []*minibatch) error {
 		}
 		if c.sums != nil {
 			n.placedSums(k)
-			n.boughtSums(k)
+			if len(n.sells) > 0 {
+				n.boughtSums(k)
+			}
 		}
 	}
 	n.turns++
@@ -443,7 +445,7 @@ func (n *node) placedSums(k int) {
 		if t.places == nil {
 			continue
 		}
-		d, hits := &n.d, trace.Counters{}
+		d, peers := &n.d, int64(0)
 		d.Clear()
 		d.Slot = mem.Grow(d.Slot, len(remote))
 		for i, v := range remote {
@@ -452,16 +454,13 @@ func (n *node) placedSums(k int) {
 			case at < 0:
 				d.Slot[i] = -1
 				d.Misses++
-			case at == k:
-				hits.Cached++
-			default:
-				hits.PeerCached++
+			case at != k:
+				peers++
 			}
 		}
-		hits.Peer = hits.PeerCached
 		l := t.lack(c, n.turns, d)
-		l.d.Cached -= hits.PeerCached // lack has counted all hits as the rank's own
-		l.d.PeerCached, l.d.Peer = l.d.PeerCached+hits.PeerCached, l.d.Peer+hits.Peer
+		l.d.Cached -= peers // lack has counted all hits as the rank's own
+		l.d.PeerCached, l.d.Peer = l.d.PeerCached+peers, l.d.Peer+peers
 	}
 }
 
