@@ -5,6 +5,7 @@
 // order, so nothing depends on the mapping; those of scattered rows group by group.
 #include "runs.cuh"
 #include "stored.cuh"
+#include "then.cuh"
 
 namespace halognn {
 namespace {
@@ -258,12 +259,64 @@ __global__ void largest(halognn_cuda_matrix out, halognn_cuda_matrix own, int32_
     for (int k = 0; arg != nullptr && k < N; k++) arg[p.row * cols + p.col + k] = at[k];
 }
 
-template <int N, int S>
-__global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int lanes,
-                                 int64_t first, const int64_t *t_indptr, const int32_t *t_indices,
-                                 const int32_t *arg, matrix<float> dout) {
+// ending completes the sums of a run of S segments. It reads what it needs of them before their
+// edges; BACK says whether the sums go back through what has made the rows `of`.
+template <int N, int S, bool BACK>
+struct ending {
+    const halognn_cuda_ending &how;
+    const int64_t cols, col;
+    float factor = 1;
+    pack<uint32_t, N> own[S + 1] = {}, of[BACK ? S + 1 : 2] = {}; // of the segments that are left
+
+    __device__ ending(const halognn_cuda_ending &how, int64_t first, int64_t segments,
+                      int64_t cols, int64_t col)
+        : how(how), cols(cols), col(col) {
+#pragma unroll
+        for (int s = 0; s < S; s++) {
+            if (first + s < how.rows)
+                own[s] = hold<N>(how.own, place_in(how.own, cols, first + s, col));
+            if (BACK && first + s < segments) of[s] = hold<N>(how.of, (first + s) * cols + col);
+        }
+        if (how.rows > 0 && how.scale) factor += *how.scale;
+    }
+
+    // complete returns the completed sum of the next segment, whose number it is given.
+    __device__ pack<float, N> complete(pack<float, N> sum, int64_t segment) {
+        if (segment < how.rows) {
+            const pack<float, N> more = widen<N>(how.own, own[0]);
+#pragma unroll
+            for (int i = 0; i < N; i++) sum.at[i] += factor * more.at[i];
+        }
+        if (how.dropped > 0) {
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                const uint32_t bits = rounded(sum.at[i], how.dropped);
+                memcpy(&sum.at[i], &bits, sizeof bits);
+            }
+        }
+        if (BACK) {
+            const pack<float, N> y = widen<N>(how.of, of[0]);
+            const uint64_t row = drawn_back(how.back, segment);
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                sum.at[i] = follow_back(how.back, sum.at[i], y.at[i], row, col + i);
+        }
+#pragma unroll
+        for (int s = 0; s + 1 < S; s++) {
+            own[s] = own[s + 1];
+            if (BACK) of[s] = of[s + 1];
+        }
+        return sum;
+    }
+};
+
+template <int N, int S, bool BACK>
+__global__ void largest_backward(halognn_cuda_matrix dh, int64_t segments, int64_t cols, int lanes,
+                                 const int64_t *t_indptr, const int32_t *t_indices,
+                                 const int32_t *arg, matrix<float> dout, halognn_cuda_ending how) {
     const place p = my_place(lanes, N);
     if (p.row > (segments - 1) / S || p.col >= cols) return;
+    ending<N, S, BACK> end(how, p.row * S, segments, cols, p.col);
     struct edge {
         int32_t target;
         pack<int32_t, N> most;
@@ -283,47 +336,32 @@ __global__ void largest_backward(float *dh, int64_t segments, int64_t cols, int 
             before = x.target;
 #pragma unroll
             for (int i = 0; i < N; i++)
-                if (x.most.at[i] == first + row) sum.at[i] += x.d.at[i];
+                if (x.most.at[i] == row) sum.at[i] += x.d.at[i];
         },
         [&](int64_t segment) {
-            store<float, N>(dh + segment * cols + p.col, sum);
+            put<N>(dh, segment * cols + p.col, end.complete(sum, segment));
             sum = {};
             before = -1;
             row = segment + 1;
         });
 }
 
-// ending says how the sums of segments are completed. Row i of own [rows,cols] is added to sum i;
-// it is first multiplied by 1 + *scale, unless scale is null. Then all sums are rounded.
-struct ending {
-    halognn_cuda_matrix own;
-    const float *scale;
-    int64_t rows; // number of added rows; 0: none
-    int dropped;  // low bits; 0: they are not rounded
-};
-
 // weigh sums rows of h over segments, each times its edge's weight. The gradient of means is such a
 // sum over the transposed segments.
-template <int N, int S, typename T, typename Weight>
+template <int N, int S, bool BACK, typename T, typename Weight>
 __global__ void weigh(halognn_cuda_matrix out, int64_t segments, int64_t cols, int lanes,
                       const int64_t *indptr, const int32_t *indices, Weight weight, matrix<T> h,
-                      ending end, bool add) {
+                      halognn_cuda_ending how, bool add) {
     const place p = my_place(lanes, N);
     if (p.row > (segments - 1) / S || p.col >= cols) return;
-    const int64_t first = p.row * S;
-    pack<uint32_t, N> own[S + 1] = {}; // of the segments that are left
-#pragma unroll
-    for (int s = 0; s < S; s++)
-        if (first + s < end.rows)
-            own[s] = hold<N>(end.own, place_in(end.own, cols, first + s, p.col));
-    const float factor = end.rows > 0 && end.scale ? 1 + *end.scale : 1;
+    ending<N, S, BACK> end(how, p.row * S, segments, cols, p.col);
     struct edge {
         pack<T, N> row;
         decltype(weight.read(0, 0)) weighs;
     };
     pack<float, N> sum{};
     along<S>(
-        first, segments, indptr, [=](int64_t e) { return indices[e]; },
+        p.row * S, segments, indptr, [=](int64_t e) { return indices[e]; },
         [=](int64_t e, int32_t i) {
             return edge{load<T, N>(h.row(i) + p.col), weight.read(e, i)};
         },
@@ -340,22 +378,8 @@ __global__ void weigh(halognn_cuda_matrix out, int64_t segments, int64_t cols, i
 #pragma unroll
                 for (int i = 0; i < N; i++) sum.at[i] = old.at[i] + sum.at[i];
             }
-            if (segment < end.rows) {
-                const pack<float, N> more = widen<N>(end.own, own[0]);
-#pragma unroll
-                for (int i = 0; i < N; i++) sum.at[i] += factor * more.at[i];
-            }
-            if (end.dropped > 0) {
-#pragma unroll
-                for (int i = 0; i < N; i++) {
-                    const uint32_t bits = rounded(sum.at[i], end.dropped);
-                    memcpy(&sum.at[i], &bits, sizeof bits);
-                }
-            }
-            put<N>(out, to, sum);
+            put<N>(out, to, end.complete(sum, segment));
             sum = {};
-#pragma unroll
-            for (int s = 0; s + 1 < S; s++) own[s] = own[s + 1];
         });
 }
 
@@ -399,13 +423,13 @@ int largest_n(halognn_cuda *c, halognn_cuda_matrix out, halognn_cuda_matrix own,
                   cols, lanes(cols, N), indptr, indices, h);
 }
 
-template <int N, typename T, typename Weight>
+template <int N, bool BACK, typename T, typename Weight>
 int weigh_n(halognn_cuda *c, halognn_cuda_matrix out, int64_t segments, int64_t cols,
             const int64_t *indptr, const int32_t *indices, const Weight &weight, matrix<T> h,
-            ending end, bool add) {
+            const halognn_cuda_ending &end, bool add) {
     return by_segments(c, segments, cols, N, [&](auto s, dim3 grid) {
         constexpr int S = decltype(s)::value;
-        return LAUNCH(c, (weigh<N, S, T, Weight>), grid, out, segments, cols, lanes(cols, N),
+        return LAUNCH(c, (weigh<N, S, BACK, T, Weight>), grid, out, segments, cols, lanes(cols, N),
                       indptr, indices, weight, h, end, add);
     });
 }
@@ -424,14 +448,22 @@ int with_packs(const Fits &fit, const F &f) {
 template <typename T, typename Weight>
 int weigh_any(halognn_cuda *c, halognn_cuda_matrix out, int64_t segments, int64_t cols,
               const int64_t *indptr, const int32_t *indices, const Weight &weight,
-              const halognn_cuda_matrix &h, ending end, bool add) {
+              const halognn_cuda_matrix &h, const halognn_cuda_ending &end, bool add) {
     if (segments == 0 || cols == 0) return 0;
     const auto all = [&](int n) {
-        return fits(out, cols, n) && fits(h, cols, n) && fits(end.own, cols, n);
+        return fits(out, cols, n) && fits(h, cols, n) && fits(end.own, cols, n) &&
+               fits(end.of, cols, n);
     };
     return with_packs<T>(all, [&](auto n) {
-        return weigh_n<n>(c, out, segments, cols, indptr, indices, weight, rows_of<T>(h, cols), end,
-                          add);
+        constexpr int N = decltype(n)::value;
+        const matrix<T> rows = rows_of<T>(h, cols);
+        if (end.of.of == nullptr)
+            return weigh_n<N, false>(c, out, segments, cols, indptr, indices, weight, rows, end,
+                                     add);
+        if constexpr (std::is_same_v<T, float>) // gradients are
+            return weigh_n<N, true>(c, out, segments, cols, indptr, indices, weight, rows, end,
+                                    add);
+        return static_cast<int>(cudaErrorInvalidValue);
     });
 }
 
@@ -534,26 +566,30 @@ int halognn_cuda_segment_joined(halognn_cuda *c, halognn_cuda_matrix out, halogn
     });
 }
 
-int halognn_cuda_segment_max_backward(halognn_cuda *c, float *dh, int64_t segments, int64_t cols,
-                                      int64_t first, const int64_t *t_indptr,
+int halognn_cuda_segment_max_backward(halognn_cuda *c, halognn_cuda_matrix dh, int64_t segments,
+                                      int64_t cols, const int64_t *t_indptr,
                                       const int32_t *t_indices, const int32_t *arg,
-                                      halognn_cuda_matrix dout) {
+                                      halognn_cuda_matrix dout, halognn_cuda_ending end) {
     if (segments == 0 || cols == 0) return 0;
-    return in_packs(cols, {dh, arg, dout}, [=](auto n) {
+    return in_packs(cols, {dh, arg, dout, end.own, end.of}, [&](auto n) {
         constexpr int N = decltype(n)::value;
-        return by_segments(c, segments, cols, N, [=](auto s, dim3 grid) {
+        return by_segments(c, segments, cols, N, [&](auto s, dim3 grid) {
             constexpr int S = decltype(s)::value;
-            return LAUNCH(c, (largest_backward<N, S>), grid, dh, segments, cols, lanes(cols, N),
-                          first, t_indptr, t_indices, arg, rows_of<float>(dout, cols));
+            if (end.of.of == nullptr)
+                return LAUNCH(c, (largest_backward<N, S, false>), grid, dh, segments, cols,
+                              lanes(cols, N), t_indptr, t_indices, arg, rows_of<float>(dout, cols),
+                              end);
+            return LAUNCH(c, (largest_backward<N, S, true>), grid, dh, segments, cols,
+                          lanes(cols, N), t_indptr, t_indices, arg, rows_of<float>(dout, cols),
+                          end);
         });
     });
 }
 
 int halognn_cuda_segment_sum(halognn_cuda *c, halognn_cuda_matrix out, int64_t segments,
                              int64_t cols, const int64_t *indptr, const int32_t *indices,
-                             const float *weights, halognn_cuda_matrix h, halognn_cuda_matrix own,
-                             int64_t rows, const float *scale, int add, int dropped) {
-    const ending end{own, scale, rows, dropped};
+                             const float *weights, halognn_cuda_matrix h, int add,
+                             halognn_cuda_ending end) {
     return by_type(h, [&](auto *rows) {
         using T = std::remove_pointer_t<decltype(rows)>;
         if (weights)
@@ -566,10 +602,9 @@ int halognn_cuda_segment_sum(halognn_cuda *c, halognn_cuda_matrix out, int64_t s
 int halognn_cuda_segment_mean_backward(halognn_cuda *c, halognn_cuda_matrix dh, int64_t segments,
                                        int64_t cols, const int64_t *t_indptr,
                                        const int32_t *t_indices, const int64_t *indptr,
-                                       halognn_cuda_matrix dout, halognn_cuda_matrix own,
-                                       int64_t rows, int dropped) {
+                                       halognn_cuda_matrix dout, halognn_cuda_ending end) {
     return weigh_any<float>(c, dh, segments, cols, t_indptr, t_indices, by_degree{indptr}, dout,
-                            ending{own, nullptr, rows, dropped}, false);
+                            end, false);
 }
 
 }  // extern "C"

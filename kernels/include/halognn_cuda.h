@@ -88,6 +88,20 @@ typedef struct {
     int dropped;
 } halognn_cuda_then;
 
+/* What completes the sums x [segments,cols] of a segment kernel before it stores them. First,
+ * own[s,:], times 1 + *scale unless scale is NULL, is added to x[s,:], s < rows. Then x is rounded
+ * to float32 without `dropped` low bits, unless that is 0. Last, unless `of` is absent, x is
+ * replaced by its gradient with respect to the input of what `back` has done, of which the result
+ * was `of` [segments,cols]: see epilogue_backward. If all fields are zero, x is stored as it is. */
+typedef struct {
+    halognn_cuda_matrix own; /* [rows,cols], of any stride */
+    int64_t rows;
+    const float *scale;
+    int dropped;
+    halognn_cuda_matrix of;
+    halognn_cuda_then back;
+} halognn_cuda_ending;
+
 /* One matrix that join makes: y [rows, 2 cols] = [a | b], rounded to its type; a, b [rows,cols]. */
 #define HALOGNN_JOININGS 8
 typedef struct {
@@ -234,7 +248,7 @@ extern "C" {
 
 /* Returns a hash of all functions and types. A library and a program fit together if it is the same
  * for both. */
-#define HALOGNN_CUDA_TYPES 12 /* must be increased with every change of a type or constant above */
+#define HALOGNN_CUDA_TYPES 13 /* must be increased with every change of a type or constant above */
 static inline int halognn_cuda_interface(void) {
     static const char text[] = ""
 #define FUNCTION(type, name, params, args) #type #name #params

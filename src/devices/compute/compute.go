@@ -95,6 +95,9 @@ type Capabilities struct {
 	Accelerator Accelerator // not nil if the device has its own memory
 	// Not nil if a product of pairs takes less time on the device than two products.
 	Pairs PairKernels
+	// Whether kernels take rows back through an epilogue in the pass that makes them
+	// (Completion.Of). Otherwise DenseBackward does it in fewer passes.
+	GoesBack bool
 	// Not nil if the device can send slices to the devices of other ranks.
 	Peer PeerDevice
 	// Not nil if kernels are asynchronous and the device can time them.

@@ -63,8 +63,8 @@ type Epilogue struct {
 	Rounded bool
 }
 
-// Completion says how a kernel completes the rows of its result, in the same pass: y = round(y +
-// own). The zero value leaves y as it is.
+// Completion says how a kernel completes the rows of its result, in the same pass: y =
+// back(round(y + own)). The zero value leaves y as it is.
 type Completion struct {
 	// [O,C] Rows of float32 or bfloat16 that are added to the first O rows of y. O is at most R.
 	// Own has no columns if nothing is added.
@@ -73,6 +73,11 @@ type Completion struct {
 	// SegmentSumCompleted supports it.
 	Scale   []float32
 	Rounded bool // whether all rows are rounded afterwards, as with Epilogue.Rounded
+	// [R,C] of float32 or bfloat16: if it has columns, the rows y are a gradient with respect to
+	// Of, the result of the epilogue Back, and then go back through it (Epilogue.Backward). Only
+	// for gradients of reductions, from float32.
+	Of   Matrix
+	Back Epilogue
 }
 
 // Apply completes y, which must be of float32. It calls a kernel for each step.
@@ -88,6 +93,15 @@ func (c Completion) Apply(k Kernels, y Matrix) {
 	if c.Rounded {
 		k.Round(y, y)
 	}
+	c.GoBack(k, y)
+}
+
+// GoBack takes the complete rows y, of either type, back through c.Back, if c.Of is given. It is a
+// pass of its own.
+func (c *Completion) GoBack(k Kernels, y Matrix) {
+	if c.Of.Cols > 0 {
+		c.Back.Backward(k, y, c.Of)
+	}
 }
 
 // check panics unless c.Own fits the first rows of y. It returns the bytes of the rows that are
@@ -97,8 +111,16 @@ func (c *Completion) check(kernel string, y Matrix) (bytes int) {
 		panic(fmt.Sprintf("compute: %s: the result %v is stored in bfloat16, so Rounded must "+
 			"be set", kernel, y))
 	}
+	if c.Of.Cols > 0 {
+		if kernel == "DenseInput" {
+			panic("compute: DenseInput takes no rows back through an epilogue")
+		}
+		checkStored(kernel, y, c.Of)
+		c.Back.check(kernel, y)
+		bytes = c.Of.bytes()
+	}
 	if c.Own.Cols == 0 {
-		return 0
+		return bytes
 	}
 	if c.Own.Rows > y.Rows {
 		panic(fmt.Sprintf("compute: %s: the rows to add, %v, are more than those of %v", kernel,
@@ -109,7 +131,7 @@ func (c *Completion) check(kernel string, y Matrix) (bytes int) {
 		panic(fmt.Sprintf("compute: %s: %d scales for the added rows; want one", kernel,
 			len(c.Scale)))
 	}
-	return c.Own.bytes()
+	return bytes + c.Own.bytes()
 }
 
 // Activation is an activation function, or none.

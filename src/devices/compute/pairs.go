@@ -16,11 +16,11 @@ type PairKernels interface {
 	// The argument how says which reduction; SegmentMean, SegmentSum and SegmentMax define them.
 	SegmentJoined(pair, arg Matrix, how Reduction, s Segments, weights []float32, h Matrix)
 	// SegmentJoinedBackward sets dh to the gradient of h. This is the gradient of the reduction,
-	// computed from the right half of dpair, plus the left half of dpair. The matrix dh may be of
-	// float32 or bfloat16; dpair is of float32. The argument weights has the weights of the
-	// transposed segments.
+	// computed from the right half of dpair, plus the left half of dpair, completed as c says. Own
+	// of c has no columns. The matrix dh may be of float32 or bfloat16; dpair is of float32. The
+	// argument weights has the weights of the transposed segments.
 	SegmentJoinedBackward(dh Matrix, how Reduction, forward, transposed Segments,
-		weights []float32, arg, dpair Matrix, rounded bool)
+		weights []float32, arg, dpair Matrix, c Completion)
 }
 
 // Joining says that Pair becomes [A | B]. Each of the three may be of float32 or bfloat16.
@@ -75,13 +75,14 @@ func CheckSegmentJoined(pair, arg Matrix, how Reduction, s Segments, weights []f
 
 // CheckSegmentJoinedBackward checks the arguments of SegmentJoinedBackward.
 func CheckSegmentJoinedBackward(dh Matrix, how Reduction, forward, transposed Segments,
-	weights []float32, arg, dpair Matrix, rounded bool) Call {
+	weights []float32, arg, dpair Matrix, c Completion) Call {
 	const kernel = "SegmentJoinedBackward"
 	checkSegments(kernel, transposed)
 	checkHow(how, transposed, weights)
 	checkColumns(kernel, dpair)
 	if !dh.stored() || dpair.Cols != 2*dh.Cols || transposed.Len() > dh.Rows ||
-		dpair.Rows > transposed.Len() || how == ReduceMean && forward.Len() != dpair.Rows {
+		dpair.Rows > transposed.Len() || how == ReduceMean && forward.Len() != dpair.Rows ||
+		c.Own.Cols > 0 {
 		panic(fmt.Sprintf("compute: %s: dh %v from %d transposed segments, dpair %v of %d segments",
 			kernel, dh, transposed.Len(), dpair, forward.Len()))
 	}
@@ -94,7 +95,7 @@ func CheckSegmentJoinedBackward(dh Matrix, how Reduction, forward, transposed Se
 		// for reading the degree of each edge's destination
 		gathered += 16 * len(transposed.Indices)
 	}
-	c := Completion{Rounded: rounded}
 	return Call{Kernel: kernel, Bytes: gathered + transposed.bytes() + floatBytes*len(weights) +
-		arg.bytes() + dpair.bytes()/2 + c.check(kernel, dh) + dh.bytes()}
+		arg.bytes() + dpair.bytes()/2 + c.check(kernel, dh.RowsAt(0, transposed.Len())) +
+		dh.bytes()}
 }

@@ -118,6 +118,9 @@ func CheckSegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matri
 	c Completion) Call {
 	const kernel = "SegmentSumCompleted"
 	sum := CheckSegmentSum(out, s, weights, h, false)
+	if c.Of.Cols > 0 {
+		checkColumns(kernel, h, h.Cols)
+	}
 	return Call{Kernel: kernel, Bytes: sum.Bytes + c.check(kernel, out)}
 }
 

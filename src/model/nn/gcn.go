@@ -122,3 +122,6 @@ func (g *gcn) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue c
 		g.dev.SegmentMeanBackward(dx.Matrix, in.Hop.Forward, in.Transposed, dmean, end)
 	}
 }
+
+// reduces implements reduces.
+func (g *gcn) reduces() bool { return true }

@@ -115,8 +115,7 @@ func (g *gin) ownTerm(own compute.Matrix) compute.Completion {
 func (g *gin) back(dx *Gradient, dy, dagg compute.Matrix) compute.Completion {
 	end := dx.completion(g.dev, dy, compute.Matrix{})
 	if end.Own.Rows == 0 {
-		end = g.ownTerm(dagg)
-		end.Rounded = dx.rounded
+		end.Own, end.Scale = dagg, g.eps
 		return end
 	}
 	g.dev.AddScaled(end.Own, end.Own, dagg, g.eps)
@@ -124,6 +123,9 @@ func (g *gin) back(dx *Gradient, dy, dagg compute.Matrix) compute.Completion {
 }
 
 func (g *gin) scalesOwn() {}
+
+// reduces implements reduces.
+func (g *gin) reduces() bool { return true }
 
 // inner returns the first of the two linear maps. The method outer returns the second.
 func (g *gin) inner(agg compute.Matrix) compute.Dense {

@@ -99,3 +99,6 @@ func (g *gine) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue 
 }
 
 func (g *gine) scalesOwn() {}
+
+// reduces implements reduces.
+func (g *gine) reduces() bool { return true }

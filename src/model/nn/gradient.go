@@ -1,6 +1,10 @@
 package nn
 
-import "halognn/src/devices/compute"
+import (
+	"math"
+
+	"halognn/src/devices/compute"
+)
 
 // Gradient is the gradient of the rows that a layer has read. The layer's Backward sets it. If the
 // device stores rows in bfloat16, the gradient of a hidden row is rounded only once. The kernel
@@ -13,20 +17,25 @@ import "halognn/src/devices/compute"
 //
 // If the device does not store rows in bfloat16, or if other ranks add to dx before it is complete,
 // the terms are added to dx one by one instead.
+//
+// Where it can (see goesBack), the kernel that stores the rows also takes them back through the
+// activation and dropout that made the rows of the layer below.
 type Gradient struct {
 	compute.Matrix // [Sources, in]; it has no columns if this gradient is not needed
 
 	rounded bool
-	own     compute.Matrix // the matrix own above, in float32
-	terms   bool           // whether own has at least one term
-	jump    *jumping       // jumping knowledge that adds a term; nil if there is none
-	layer   int            // index of the layer that made the rows
+	of      compute.Matrix   // rows below, if dx goes back through what made them
+	back    compute.Epilogue // what made them
+	own     compute.Matrix   // the matrix own above, in float32
+	terms   bool             // whether own has at least one term
+	jump    *jumping         // jumping knowledge that adds a term; nil if there is none
+	layer   int              // index of the layer that made the rows
 }
 
 // completion returns the terms that the kernel for edges must add to complete the gradient. Unless
 // w has no columns, it first adds the product dy w to own.
 func (g *Gradient) completion(dev compute.Device, dy, w compute.Matrix) compute.Completion {
-	c := compute.Completion{Rounded: g.rounded}
+	c := g.ending()
 	if !g.rounded {
 		return c
 	}
@@ -45,6 +54,11 @@ func (g *Gradient) completion(dev compute.Device, dy, w compute.Matrix) compute.
 		c.Own = g.own
 	}
 	return c
+}
+
+// ending returns a completion without the terms of own rows.
+func (g *Gradient) ending() compute.Completion {
+	return compute.Completion{Rounded: g.rounded, Of: g.of, Back: g.back}
 }
 
 // addTerms adds the terms in own, and that of jumping knowledge, to rows. The argument rows has the
@@ -70,6 +84,29 @@ type addsOwn interface{ addsOwn() }
 // destination. This does not go together with jumping knowledge, whose terms are for some
 // destinations only.
 type scalesOwn interface{ scalesOwn() }
+
+// reduces is implemented by a Layer whose Backward makes the gradient of its rows with the gradient
+// of a reduction, and adds nothing to it afterwards.
+type reduces interface{ reduces() bool }
+
+// goesBack reports whether the gradient that BackwardLayer of layer l returns has gone back through
+// the activation and dropout of layer l-1. Nothing may be added to it afterwards, and the kernel of
+// a norm does this itself. In bfloat16 only what needs no second rounding goes back, so that no
+// number depends on where it does: past a ReLU whose factor is a power of two.
+func (m *Model) goesBack(l int) bool {
+	if l == 0 || l == len(m.stages) || !m.fuses {
+		return false
+	}
+	s, below, in := &m.stages[l], &m.stages[l-1], &m.inputs[l]
+	layer, is := s.Layer.(reduces)
+	if m.gradientIn(l, in) == compute.BF16s {
+		half, _ := math.Frexp(float64(compute.DropoutScale(m.dropped(&m.inputs[l-1]))))
+		is = is && m.Config.Activation != ELU && half == 0.5
+	}
+	return is && layer.reduces() && in.Gradient && !in.Partial && below.hidden &&
+		below.norm == nil && below.batch == nil &&
+		(m.completes(l, in) || m.jump == nil && !s.residual)
+}
 
 // completes reports whether BackwardLayer of layer l returns a complete gradient. If not, the
 // gradient is completed, and rounded in place, before layer l-1 reads it.
@@ -119,6 +156,12 @@ func (m *Model) gradient(l int, in *Input, dy, y compute.Matrix,
 	s := &m.stages[l]
 	rows, cols := in.gradient(s.in)
 	g.Matrix = m.gradientIn(l, in).In(m.grad[(l+1)%2].data, rows, cols)
+	if m.goesBack(l) {
+		n := in.Transposed.Len()
+		g.of, g.back = in.X.RowsAt(0, n), m.epilogue(&m.stages[l-1], &m.inputs[l-1])
+		g.back.Add = compute.Matrix{}
+		g.back.Vertices = g.back.Vertices[:min(n, len(g.back.Vertices))]
+	}
 	if !m.completes(l, in) {
 		return g
 	}

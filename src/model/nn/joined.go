@@ -131,5 +131,5 @@ func (j *joined) backward(s *sage, dx *Gradient, dy, y compute.Matrix, in *Input
 	s.dev.MatMulInput(drows, dy, j.weights(s).Pair, false)
 	dx.addTerms(s.dev, drows)
 	j.SegmentJoinedBackward(dx.Matrix, s.reduction(), in.Hop.Forward, in.Transposed,
-		in.TransposedWeights, s.found(in), drows, dx.rounded)
+		in.TransposedWeights, s.found(in), drows, dx.ending())
 }

@@ -44,6 +44,7 @@ type Model struct {
 	mapped   [2]*buffer        // rows that MapFirst makes
 	joinings []compute.Joining // the joined matrices of weights that joinWeights makes
 	rounds   bool              // gradients of hidden rows are rounded
+	fuses    bool              // the device takes gradients back in the pass that makes them
 	stores   compute.Elements  // the type in which the device stores rows
 }
 
@@ -85,7 +86,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	m.grad, m.own = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
 	m.mapped = [2]*buffer{m.store.buffer(), m.store.buffer()}
 	device := compute.CapabilitiesOf(dev)
-	m.rounds, m.stores = device.Precision.Stored() == compute.BF16s, device.Stores
+	m.fuses, m.rounds, m.stores = device.GoesBack, device.Precision.Stored() == compute.BF16s, device.Stores
 	declared := make([][]Param, c.Layers)
 	var statistics []Param
 	for l := range c.Layers {
@@ -358,6 +359,9 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		}
 	}
 	y, epilogue := s.y.matrix(dy.Rows, s.out), m.epilogue(s, in)
+	if m.goesBack(l + 1) { // and so has dy
+		epilogue = compute.Epilogue{Rounded: epilogue.Rounded}
+	}
 	grad := &m.dx
 	*grad = m.gradient(l, in, dy, y, epilogue)
 	sum, later := dy, s.residual && in.Gradient && !grad.rounded

@@ -202,6 +202,9 @@ func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
 	}
 }
 
+// reduces implements reduces.
+func (r *relational) reduces() bool { return true }
+
 // rgcn has the weights of RGCNConv of PyTorch Geometric: a matrix and a bias for own rows, and a
 // matrix W_r for each relation. If there are bases, W_r is a combination of matrices that all
 // relations share: W_r = sum_b comp_rb V_b.

@@ -176,3 +176,6 @@ func (s *sage) addsOwn() {}
 
 // joinsOwn implements the interface joinsOwn.
 func (s *sage) joinsOwn() bool { return s.joined != nil }
+
+// reduces implements reduces: two products of own rows are added one after another.
+func (s *sage) reduces() bool { return s.joined != nil }

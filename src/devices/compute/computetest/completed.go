@@ -2,6 +2,7 @@ package computetest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -43,6 +44,11 @@ func Completed(t *testing.T, open func() compute.Device) {
 		_, narrow := b.both(2, 4)
 		mustPanic(t, func() { b.dev.DenseInput(narrow, dy, w, compute.Completion{}) })
 		mustPanic(t, func() { b.dev.Round(dx, dy) })
+		back := compute.Completion{Of: b.zeros(2, 4),
+			Back: compute.Epilogue{Activation: compute.ActivateReLU}}
+		mustPanic(t, func() { b.dev.DenseInput(dx, dy, w, back) })
+		s := compute.Segments{Indptr: []int64{0, 0}}
+		mustPanic(t, func() { b.dev.SegmentMeanBackward(b.zeros(1, 4), s, s, b.zeros(1, 4), back) })
 		b.close()
 	})
 }
@@ -98,6 +104,7 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 		types = append(types, compute.BF16s)
 	}
 	const spare = 3 // rows that no edge refers to
+	backs := b.backs(rows, cols)
 	for _, k := range []struct {
 		name string
 		rows int
@@ -123,6 +130,16 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 			completions = append(completions, compute.Completion{Own: own, Scale: scale},
 				compute.Completion{Own: own, Scale: scale, Rounded: true})
 		}
+		if k.name != "DenseInput" {
+			plain := completions[len(completions)-2:]
+			for i, back := range backs {
+				for _, c := range plain {
+					c.Rounded = c.Rounded != (i%3 == 2)
+					c.Of, c.Back = back.Of, back.Back
+					completions = append(completions, c)
+				}
+			}
+		}
 		for _, c := range completions {
 			want := b.nothing(compute.Float32s, k.rows, cols)
 			if k.name == "DenseInput" {
@@ -130,17 +147,49 @@ func (b *bench) completed(rows, cols, out int) (all []result) {
 			} else {
 				k.call(want, compute.Completion{})
 			}
-			c.Apply(b.dev, want)
+			c.Apply(b.dev, want.RowsAt(0, rows))
 			for _, of := range types {
 				if of == compute.BF16s && !c.Rounded {
 					continue
 				}
 				got := b.nothing(of, k.rows, cols)
 				k.call(got, c)
-				name := fmt.Sprintf("%s of %d own rows, scaled %t, rounded %t, in %v", k.name,
-					c.Own.Rows, c.Scale != nil, c.Rounded, of)
+				if of == compute.BF16s {
+					b.dev.Round(want, want)
+				}
+				name := fmt.Sprintf("%s of %d own rows, scaled %t, rounded %t, back through %v "+
+					"of %v, in %v", k.name, c.Own.Rows, c.Scale != nil, c.Rounded,
+					c.Back.Activation, c.Of.Elements(), of)
 				all = append(all, same(name, b.read(got), b.get(want.Data)))
 			}
+		}
+	}
+	return all
+}
+
+// backs returns completions that only go back through an epilogue of rows of each type. Some of
+// these rows are zeros, and some are not numbers.
+func (b *bench) backs(rows, cols int) (all []compute.Completion) {
+	y, narrow := b.normal(rows*cols), make([]float32, compute.BF16s.Floats(rows*cols))
+	for i := range y {
+		y[i] = compute.PrecisionBF16.Round(y[i])
+		switch i % 7 {
+		case 1, 2:
+			y[i] = 0
+		case 3:
+			y[i] = float32(math.Copysign(0, -1))
+		case 4:
+			y[i] = float32(math.NaN())
+		}
+	}
+	compute.BF16s.In(narrow, rows, cols).Narrow(y)
+	for _, f := range epilogues[1:] {
+		e := f.epilogue(b, rows, cols)
+		e.Add, e.Rounded = compute.Matrix{}, true
+		all = append(all, compute.Completion{Of: b.matrix(rows, cols, y), Back: e})
+		if b.dev.Capabilities().Stores == compute.BF16s {
+			all = append(all, compute.Completion{Of: compute.BF16s.In(b.array(narrow), rows, cols),
+				Back: e})
 		}
 	}
 	return all

@@ -38,7 +38,12 @@ func Pairs(t *testing.T, open func() compute.Device) {
 		mustPanic(t, func() { k.SegmentJoined(b.zeros(1, 3), none, mean, s, nil, b.zeros(1, 3)) })
 		mustPanic(t, func() { k.SegmentJoined(b.zeros(1, 6), none, mean, s, nil, b.zeros(0, 3)) })
 		mustPanic(t, func() {
-			k.SegmentJoinedBackward(b.zeros(1, 3), mean, s, s, nil, none, b.zeros(2, 6), false)
+			k.SegmentJoinedBackward(b.zeros(1, 3), mean, s, s, nil, none, b.zeros(2, 6),
+				compute.Completion{})
+		})
+		mustPanic(t, func() {
+			k.SegmentJoinedBackward(b.zeros(1, 3), mean, s, s, nil, none, b.zeros(1, 6),
+				compute.Completion{Own: b.zeros(1, 3)})
 		})
 		b.close()
 	})
@@ -155,8 +160,14 @@ func (b *bench) joinedSegments(rows, cols int) (all []result) {
 			all = append(all, same(fmt.Sprintf("%s in %v", c.name, of), b.read(got),
 				joined(n, cols, b.get(wide.Data), b.read(want))))
 		}
-		for _, rounded := range []bool{false, true} {
-			end := compute.Completion{Own: mown, Rounded: rounded}
+		ends := []compute.Completion{{}, {Rounded: true}}
+		for i, back := range b.backs(rows, cols) {
+			back.Rounded = i%2 == 1
+			ends = append(ends, back)
+		}
+		for _, plain := range ends {
+			end := plain
+			end.Own = mown
 			const spare = 3 // rows that no edge refers to
 			want := b.nothing(compute.Float32s, rows+spare, cols)
 			switch c.how {
@@ -170,13 +181,17 @@ func (b *bench) joinedSegments(rows, cols int) (all []result) {
 				want = zeros
 			}
 			for _, of := range b.types() {
-				if of == compute.BF16s && !rounded {
+				if of == compute.BF16s && !end.Rounded {
 					continue
 				}
 				got := b.nothing(of, rows+spare, cols)
-				k.SegmentJoinedBackward(got, c.how, s, t, c.turned, arg, dpair, rounded)
-				all = append(all, same(fmt.Sprintf("gradient of %s, rounded %t, in %v", c.name,
-					rounded, of), b.read(got), b.get(want.Data)))
+				k.SegmentJoinedBackward(got, c.how, s, t, c.turned, arg, dpair, plain)
+				if of == compute.BF16s {
+					b.dev.Round(want, want)
+				}
+				all = append(all, same(fmt.Sprintf("gradient of %s, rounded %t, back through %v, "+
+					"in %v", c.name, end.Rounded, end.Back.Activation, of), b.read(got),
+					b.get(want.Data)))
 			}
 		}
 	}
@@ -229,7 +244,7 @@ func (l *Layer) pairCalls(k compute.PairKernels) []Call {
 		}, 4*(edges*l.In+3*in) + forward, 0},
 		{"SegmentJoinedBackward", func() {
 			k.SegmentJoinedBackward(dh, compute.ReduceMean, l.Forward, l.Transposed, nil, none,
-				pair, false)
+				pair, compute.Completion{})
 		}, 4*(edges*l.In+in+back) + 16*edges + transposed, 0},
 	}
 }

@@ -55,6 +55,7 @@ func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed comp
 		segmentMeanBackward{dh.RowsAt(0, referred), forward, transposed, dout, c})
 	d.panicIfBad("SegmentMeanBackward", transposed, dout.Rows)
 	dh.RowsAt(referred, dh.Rows).Clear()
+	c.GoBack(d, dh.RowsAt(0, referred))
 }
 
 func (a *segmentMeanBackward) tile(d *Device, lo, hi int) {
@@ -109,6 +110,7 @@ func (d *Device) SegmentSumCompleted(out compute.Matrix, s compute.Segments, wei
 	defer d.probe.Start(compute.CheckSegmentSumCompleted(out, s, weights, h, c)).Done()
 	run(d, out.Rows, segmentRows, segmentSum{out, s, weights, h, c, false})
 	d.panicIfBad("SegmentSumCompleted", s, h.Rows)
+	c.GoBack(d, out)
 }
 
 type segmentMax struct {
@@ -152,6 +154,7 @@ func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segmen
 		c})
 	d.panicIfBad("SegmentMaxBackward", transposed, dout.Rows)
 	dh.RowsAt(referred, dh.Rows).Clear()
+	c.GoBack(d, dh.RowsAt(0, referred))
 }
 
 func (a *segmentMaxBackward) tile(d *Device, lo, hi int) {

@@ -58,12 +58,8 @@ func (d *Device) follow(kernel string, y, x compute.Matrix, bias []float32,
 // Unless db is nil, it sets db to the gradient of the bias.
 func (d *Device) epilogueBackward(kernel string, db []float32, dy, y compute.Matrix,
 	e compute.Epilogue) {
-	if e.Activation == compute.ActivateReLU {
-		// in this case the backward pass does not draw dropout again, so it needs no vertices
-		e.Vertices = nil
-	}
 	rows, cols := size(dy)
-	then, sums := d.cEpilogue(e), 0
+	then, sums := d.cEpilogue(back(e)), 0
 	if db != nil {
 		sums = dy.Cols
 	}
@@ -84,16 +80,11 @@ func (d *Device) rounds(rounded bool) C.int {
 
 // complete sets y to the completed rows x, in separate launches. y may be x.
 func (d *Device) complete(kernel string, y, x compute.Matrix, c compute.Completion) {
-	d.completeBy(kernel, y, x, matrix(c.Own), c.Own.Rows, c.Rounded)
-}
-
-// completeBy does what complete does, with n own rows that need not follow each other without gaps.
-func (d *Device) completeBy(kernel string, y, x compute.Matrix, own C.halognn_cuda_matrix, n int,
-	rounded bool) {
-	then := C.halognn_cuda_then{scale: 1, dropped: d.rounds(rounded)}
+	n := c.Own.Rows
+	then := C.halognn_cuda_then{scale: 1, dropped: d.rounds(c.Rounded)}
 	if n > 0 {
 		first := then
-		first.add = own
+		first.add = matrix(c.Own)
 		d.follow(kernel, y.RowsAt(0, n), x.RowsAt(0, n), nil, first)
 	}
 	if then.dropped > 0 || matrix(y) != matrix(x) {
@@ -101,8 +92,44 @@ func (d *Device) completeBy(kernel string, y, x compute.Matrix, own C.halognn_cu
 	}
 }
 
-// cEpilogue returns an epilogue in the form in which kernels take it.
+// ending returns a completion as kernels take it. d.arrays has made room for the vertices of
+// c.Back.
+func (d *Device) ending(c compute.Completion) C.halognn_cuda_ending {
+	end := C.halognn_cuda_ending{own: matrix(c.Own), rows: C.int64_t(c.Own.Rows),
+		scale: float(c.Scale), dropped: d.rounds(c.Rounded)}
+	if c.Of.Cols > 0 {
+		end.of, end.back = matrix(c.Of), d.then(back(c.Back))
+	}
+	return end
+}
+
+// back returns e without what its gradient does not read.
+func back(e compute.Epilogue) compute.Epilogue {
+	if e.Activation == compute.ActivateReLU {
+		e.Vertices = nil
+	}
+	e.Add, e.Rounded = compute.Matrix{}, false
+	return e
+}
+
+// verticesBytes returns the bytes of the vertices that an epilogue's kernel reads.
+func verticesBytes(e compute.Epilogue) int {
+	if e.P == 0 {
+		return 0
+	}
+	return 4 * len(e.Vertices)
+}
+
+// cEpilogue returns an epilogue as kernels take it that read no other host array.
 func (d *Device) cEpilogue(e compute.Epilogue) C.halognn_cuda_then {
+	if n := verticesBytes(e); n > 0 {
+		d.arrays(n)
+	}
+	return d.then(e)
+}
+
+// then returns an epilogue as kernels take it. d.arrays has made room for its vertices.
+func (d *Device) then(e compute.Epilogue) C.halognn_cuda_then {
 	to := C.halognn_cuda_then{scale: 1}
 	if e.Add.Cols > 0 {
 		to.add = matrix(e.Add)
@@ -115,8 +142,7 @@ func (d *Device) cEpilogue(e compute.Epilogue) C.halognn_cuda_then {
 	to.threshold, to.scale = C.uint32_t(compute.DropoutThreshold(e.P)),
 		C.float(compute.DropoutScale(e.P))
 	to.key = C.uint64_t(e.Key.K1)<<32 | C.uint64_t(e.Key.K0)
-	if e.P > 0 && len(e.Vertices) > 0 {
-		d.arrays(len(e.Vertices) * 4)
+	if verticesBytes(e) > 0 {
 		to.vertices = (*C.int32_t)(onDevice(d, e.Vertices))
 	}
 	return to

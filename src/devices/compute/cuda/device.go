@@ -189,7 +189,7 @@ func (d *Device) Name() string { return d.name }
 // Capabilities implements compute.Device.
 func (d *Device) Capabilities() compute.Capabilities {
 	return compute.Capabilities{Precision: d.precision, Stores: d.stored(), Accelerator: d, Peer: d,
-		Pairs: d, NewStopwatch: d.NewStopwatch}
+		Pairs: d, GoesBack: true, NewStopwatch: d.NewStopwatch}
 }
 
 // Watch implements compute.Device.

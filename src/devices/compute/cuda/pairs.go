@@ -60,28 +60,26 @@ func (d *Device) SegmentJoined(pair, arg compute.Matrix, how compute.Reduction,
 // SegmentJoinedBackward implements compute.PairKernels.
 func (d *Device) SegmentJoinedBackward(dh compute.Matrix, how compute.Reduction,
 	forward, transposed compute.Segments, weights []float32, arg, dpair compute.Matrix,
-	rounded bool) {
+	c compute.Completion) {
 	const kernel = "SegmentJoinedBackward"
 	defer d.probe.Start(compute.CheckSegmentJoinedBackward(dh, how, forward, transposed, weights,
-		arg, dpair, rounded)).Done()
+		arg, dpair, c)).Done()
 	d.arrays(len(forward.Indptr)*8 + len(transposed.Indptr)*8 + len(transposed.Indices)*4 +
-		len(weights)*4)
+		len(weights)*4 + verticesBytes(c.Back))
 	indptr, indices := d.indptr(transposed.Indptr), d.indices(kernel, transposed, dpair.Rows)
-	first := dh.RowsAt(0, transposed.Len())
-	rows, cols := size(first)
-	own, dout, owned := half(dpair, 0), half(dpair, 1), C.int64_t(dpair.Rows)
+	rows, cols := size(dh.RowsAt(0, transposed.Len()))
+	dout, end := half(dpair, 1), d.ending(c)
+	end.own, end.rows = half(dpair, 0), C.int64_t(dpair.Rows)
 	switch how {
 	case compute.ReduceMean:
-		must(kernel, C.gpu_segment_mean_backward(d.c, matrix(first), rows, cols, indptr, indices,
-			d.indptr(forward.Indptr), dout, own, owned, d.rounds(rounded)))
+		must(kernel, C.gpu_segment_mean_backward(d.c, matrix(dh), rows, cols, indptr, indices,
+			d.indptr(forward.Indptr), dout, end))
 	case compute.ReduceMax:
-		sum := d.whole(first)
-		must(kernel, C.gpu_segment_max_backward(d.c, float(sum.Data), rows, cols, 0, indptr,
-			indices, bits(arg.Data), dout))
-		d.completeBy(kernel, first, sum, own, dpair.Rows, rounded)
+		must(kernel, C.gpu_segment_max_backward(d.c, matrix(dh), rows, cols, indptr, indices,
+			bits(arg.Data), dout, end))
 	default:
-		must(kernel, C.gpu_segment_sum(d.c, matrix(first), rows, cols, indptr, indices,
-			(*C.float)(onDevice(d, weights)), dout, own, owned, nil, 0, d.rounds(rounded)))
+		must(kernel, C.gpu_segment_sum(d.c, matrix(dh), rows, cols, indptr, indices,
+			(*C.float)(onDevice(d, weights)), dout, 0, end))
 	}
 	d.zero(dh.RowsAt(transposed.Len(), dh.Rows))
 }

@@ -25,12 +25,13 @@ func (d *Device) SegmentMean(out compute.Matrix, s compute.Segments, h compute.M
 func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed compute.Segments,
 	dout compute.Matrix, c compute.Completion) {
 	defer d.probe.Start(compute.CheckSegmentMeanBackward(dh, forward, transposed, dout, c)).Done()
-	d.arrays(len(forward.Indptr)*8 + len(transposed.Indptr)*8 + len(transposed.Indices)*4)
+	d.arrays(len(forward.Indptr)*8 + len(transposed.Indptr)*8 + len(transposed.Indices)*4 +
+		verticesBytes(c.Back))
 	degrees, indptr := d.indptr(forward.Indptr), d.indptr(transposed.Indptr)
 	indices := d.indices("SegmentMeanBackward", transposed, dout.Rows)
 	rows, cols := size(dh.RowsAt(0, transposed.Len()))
 	must("SegmentMeanBackward", C.gpu_segment_mean_backward(d.c, matrix(dh), rows, cols, indptr,
-		indices, degrees, matrix(dout), matrix(c.Own), C.int64_t(c.Own.Rows), d.rounds(c.Rounded)))
+		indices, degrees, matrix(dout), d.ending(c)))
 	d.zero(dh.RowsAt(transposed.Len(), dh.Rows))
 }
 
@@ -48,15 +49,12 @@ func (d *Device) SegmentMax(out, arg compute.Matrix, s compute.Segments, h compu
 func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segments,
 	arg, dout compute.Matrix, c compute.Completion) {
 	defer d.probe.Start(compute.CheckSegmentMaxBackward(dh, transposed, arg, dout, c)).Done()
-	d.arrays(len(transposed.Indptr)*8 + len(transposed.Indices)*4)
+	d.arrays(len(transposed.Indptr)*8 + len(transposed.Indices)*4 + verticesBytes(c.Back))
 	indptr := d.indptr(transposed.Indptr)
 	indices := d.indices("SegmentMaxBackward", transposed, dout.Rows)
-	first := dh.RowsAt(0, transposed.Len())
-	sum := d.whole(first)
-	rows, cols := size(first)
-	must("SegmentMaxBackward", C.gpu_segment_max_backward(d.c, float(sum.Data), rows, cols, 0,
-		indptr, indices, bits(arg.Data), matrix(dout)))
-	d.complete("SegmentMaxBackward", first, sum, c)
+	rows, cols := size(dh.RowsAt(0, transposed.Len()))
+	must("SegmentMaxBackward", C.gpu_segment_max_backward(d.c, matrix(dh), rows, cols, indptr,
+		indices, bits(arg.Data), matrix(dout), d.ending(c)))
 	d.zero(dh.RowsAt(transposed.Len(), dh.Rows))
 }
 
@@ -79,11 +77,10 @@ func (d *Device) SegmentSumCompleted(out compute.Matrix, s compute.Segments, wei
 
 func (d *Device) segmentSum(kernel string, out compute.Matrix, s compute.Segments,
 	weights []float32, h compute.Matrix, c compute.Completion, add bool) {
-	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(weights)*4)
+	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4 + len(weights)*4 + verticesBytes(c.Back))
 	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, h.Rows)
 	edges := (*C.float)(onDevice(d, weights))
 	rows, cols := size(out)
 	must(kernel, C.gpu_segment_sum(d.c, matrix(out), rows, cols, indptr, indices, edges,
-		matrix(h), matrix(c.Own), C.int64_t(c.Own.Rows), float(c.Scale), cBool(add),
-		d.rounds(c.Rounded)))
+		matrix(h), cBool(add), d.ending(c)))
 }

@@ -34,13 +34,21 @@ func (d *Device) ReLU(y compute.Matrix, p float32, key compute.DropoutKey, verti
 func (d *Device) ReLUBackward(dy, y compute.Matrix, p float32) {
 	defer d.probe.Start(compute.CheckReLUBackward(dy, y)).Done()
 	y = d.wide(0, y)
-	scale := compute.DropoutScale(p)
+	scale, of := compute.DropoutScale(p), d.gradient(dy)
 	for i, v := range y.Data[:y.Rows*y.Cols] {
 		if v > 0 {
-			dy.Data[i] *= scale
+			of.Data[i] *= scale
 		} else {
-			dy.Data[i] = 0
+			of.Data[i] = 0
 		}
+	}
+	store(dy, of)
+}
+
+// store rounds what gradient has returned for dy, if dy is of bfloat16.
+func store(dy, of compute.Matrix) {
+	if dy.BF16 != nil {
+		dy.Narrow(of.Data)
 	}
 }
 
@@ -65,15 +73,16 @@ func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.Dropou
 	vertices []int32) {
 	defer d.probe.Start(compute.CheckELUBackward(dy, y, p, vertices)).Done()
 	y = d.wide(0, y)
-	scale := compute.DropoutScale(p)
+	scale, of := compute.DropoutScale(p), d.gradient(dy)
 	for i, v := range y.Data[:y.Rows*y.Cols] {
 		if v > 0 {
-			dy.Data[i] *= scale
+			of.Data[i] *= scale
 		} else {
-			dy.Data[i] *= v + scale
+			of.Data[i] *= v + scale
 		}
 	}
-	drop(dy, p, key, vertices)
+	drop(of, p, key, vertices)
+	store(dy, of)
 }
 
 // drop sets the elements that dropout drops to 0.

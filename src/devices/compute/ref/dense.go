@@ -34,9 +34,7 @@ func (d *Device) DenseBackward(g compute.DenseGradients, dy, y compute.Matrix, a
 	defer d.probe.Start(compute.CheckDenseBackward(g, dy, y, a)).Done()
 	of := d.gradient(dy)
 	compute.DenseBackwardInParts(d, g, of, y, a)
-	if dy.BF16 != nil {
-		dy.Narrow(of.Data)
-	}
+	store(dy, of)
 }
 
 // gradient returns dy as float32: dy itself, or a copy that is valid until the kernel ends.

@@ -69,6 +69,7 @@ func (d *Device) SegmentMaxBackward(dh compute.Matrix, transposed compute.Segmen
 		}
 		d.addOwn(dh, c)
 	})
+	c.GoBack(d, dh.RowsAt(0, transposed.Len()))
 }
 
 // SegmentSum implements compute.Device.
@@ -109,6 +110,7 @@ func (d *Device) SegmentSumCompleted(out compute.Matrix, s compute.Segments, wei
 		d.sumRows(out, s, weights, h, false)
 		d.addOwn(out, c)
 	})
+	c.GoBack(d, out)
 }
 
 func divide(row []float32, count int) {
@@ -137,4 +139,5 @@ func (d *Device) SegmentMeanBackward(dh compute.Matrix, forward, transposed comp
 		}
 		d.addOwn(dh, c)
 	})
+	c.GoBack(d, dh.RowsAt(0, transposed.Len()))
 }
