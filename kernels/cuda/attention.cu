@@ -324,11 +324,13 @@ __global__ void scores_backward(float *de, int64_t segments, int64_t heads, cons
         de[e * heads + h] = alpha[e * heads + h] * (de[e * heads + h] - mean);
 }
 
-// attend_one_pair makes GATv2's weights of a destination's n edges.
+// attend_one_pair makes GATv2's weights of a destination's n edges and, unless y is null, the sum
+// of the rows of src, which the warp has just read.
 template <int N, typename Int>
-__device__ inline void attend_one_pair(float *kept, float *alpha, Int n, Int heads, Int width,
-                                       int lanes, const int32_t *indices, const float *src,
-                                       const float *dst, const float *a, float slope) {
+__device__ inline void attend_one_pair(float *y, float *kept, float *alpha, Int n, Int heads,
+                                       Int width, int lanes, const int32_t *indices,
+                                       const float *src, const float *dst, const float *a,
+                                       float slope) {
     dots_by_edge<N>(
         n, heads, width, lanes, indices, src, dst,
         [=](float x, float y, int64_t j) {
@@ -338,11 +340,17 @@ __device__ inline void attend_one_pair(float *kept, float *alpha, Int n, Int hea
         [=](Int e, Int h, float sum) { kept[e * heads + h] = sum; });
     __syncwarp();
     weigh(kept, alpha, n, heads, [=](Int e, Int h) { return kept[e * heads + h]; });
+    const int64_t cols = heads * width;
+    for (Int j = static_cast<Int>(my_lane()) * N; y != nullptr && j < cols; j += WARP * N) {
+        pack<float, N> v[FLIGHT];
+        store<float, N>(y + j, weighted_row<false, N>(v, n, heads, j / width, indices, kept, cols,
+                                                      src, j));
+    }
 }
 
 // One warp for each destination.
 template <int N>
-__global__ void attend_pairs(float *alpha, int64_t segments, int64_t heads, int64_t width,
+__global__ void attend_pairs(float *y, float *alpha, int64_t segments, int64_t heads, int64_t width,
                              int lanes, const int64_t *indptr, const int32_t *indices,
                              const float *src, const float *dst, const float *a, float slope) {
     SHARED(float, kept, [BLOCK / WARP][KEPT]);
@@ -352,12 +360,13 @@ __global__ void attend_pairs(float *alpha, int64_t segments, int64_t heads, int6
     indices += begin;
     alpha += begin * heads;
     dst += d * heads * width;
+    if (y != nullptr) y += d * heads * width;
     if (n * heads <= KEPT)
-        attend_one_pair<N>(kept[threadIdx.x / WARP], alpha, static_cast<int>(n),
+        attend_one_pair<N>(y, kept[threadIdx.x / WARP], alpha, static_cast<int>(n),
                            static_cast<int>(heads), static_cast<int>(width), lanes, indices, src,
                            dst, a, slope);
     else
-        attend_one_pair<N>(alpha, alpha, n, heads, width, lanes, indices, src, dst, a, slope);
+        attend_one_pair<N>(y, alpha, alpha, n, heads, width, lanes, indices, src, dst, a, slope);
 }
 
 // What the sums over a row's edges give: the row's gradient, set or added, or the row's part of the
@@ -619,16 +628,24 @@ int halognn_cuda_edge_collect(halognn_cuda *c, float *dsrc, int64_t segments, in
                      nullptr);
 }
 
-int halognn_cuda_edge_dot_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads,
-                                  int64_t width, const int64_t *indptr, const int32_t *indices,
-                                  const float *src, const float *dst, const float *a, float slope) {
+int halognn_cuda_attend_pairs(halognn_cuda *c, float *y, float *alpha, int64_t segments,
+                              int64_t heads, int64_t width, const int64_t *indptr,
+                              const int32_t *indices, const float *src, const float *dst,
+                              const float *a, float slope) {
     if (segments == 0) return 0;
-    return in_packs(width, {src, dst}, [=](auto n) {
+    return in_packs(width, {y, src, dst}, [=](auto n) {
         constexpr int N = decltype(n)::value;
-        return LAUNCH_TOGETHER(c, attend_pairs<N>, rows_by_warp(segments), alpha, segments,
+        return LAUNCH_TOGETHER(c, attend_pairs<N>, rows_by_warp(segments), y, alpha, segments,
                                heads, width, group(width, N), indptr, indices, src, dst, a,
                                slope);
     });
+}
+
+int halognn_cuda_edge_dot_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads,
+                                  int64_t width, const int64_t *indptr, const int32_t *indices,
+                                  const float *src, const float *dst, const float *a, float slope) {
+    return halognn_cuda_attend_pairs(c, nullptr, alpha, segments, heads, width, indptr, indices,
+                                     src, dst, a, slope);
 }
 
 // The terms of da are made in ddst, before ddst gets its own sums.

@@ -51,6 +51,9 @@ type AttentionKernels interface {
 	// EdgeSum sets y[d,j] to the sum of alpha[e,h]*z[i,j] over the edges e of segment d. Here i is
 	// s.Indices[e], and h the head of column j. Shapes: y [D,H*C], alpha [E,H], z [S,H*C].
 	EdgeSum(y Matrix, s Segments, alpha, z Matrix)
+	// AttendPairs does the same as EdgeDotSoftmax and then EdgeSum of src (see AttendPairsInParts).
+	// Afterwards alpha has the weights.
+	AttendPairs(y, alpha Matrix, s Segments, src, dst Matrix, a Vectors, slope float32)
 	// EdgeSumBackward is the gradient of EdgeSum: it computes dz [S,H*C] and dalpha [E,H] from dy
 	// [D,H*C]. If dz has more rows than transposed has segments, the further rows are set to zero.
 	// The matrix z must have the same number of rows as dz.
@@ -204,6 +207,22 @@ func CheckEdgeSumBackward(dz, dalpha Matrix, transposed Segments, alpha, z, dy M
 	checkTransposed(kernel, transposed, dalpha, dz)
 	return Call{Kernel: kernel, Bytes: transposed.gatherBytes(dz) + 4*len(transposed.Edges) +
 		2*alpha.bytes() + dz.bytes() + z.bytes()}
+}
+
+// AttendPairsInParts defines what AttendPairs computes, with a kernel for each step.
+func AttendPairsInParts(k Kernels, y, alpha Matrix, s Segments, src, dst Matrix, a Vectors,
+	slope float32) {
+	k.EdgeDotSoftmax(alpha, s, src, dst, a, slope)
+	k.EdgeSum(y, s, alpha, src)
+}
+
+// CheckAttendPairs checks the arguments of AttendPairs.
+func CheckAttendPairs(y, alpha Matrix, s Segments, src, dst Matrix, a Vectors) Call {
+	const kernel = "AttendPairs"
+	bytes := checkPairs(kernel, alpha, s, src, dst, a.Data, a)
+	checkSame(kernel, y, dst)
+	return Call{Kernel: kernel, Bytes: s.gatherBytes(src) + dst.bytes() + alpha.bytes() + bytes +
+		y.bytes()}
 }
 
 // AttendInParts defines what Attend computes. It calls a kernel for each step.

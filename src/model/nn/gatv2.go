@@ -96,16 +96,16 @@ func (g *gatv2) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) 
 	z, r := g.left.matrix(s, g.cols()), g.right.matrix(d, g.cols())
 	g.dev.Dense(z, g.ofSources(in))
 	g.dev.Dense(r, g.ofDestinations(in))
+	sums := g.sums(y, in)
 	if g.edgeIn > 0 {
 		pairs := g.pairs.matrix(in.edges(), g.cols())
 		g.dev.SegmentSum(pairs, g.perEdge.sources(&in.Hop), nil, z, false)
 		g.dev.MatMul(pairs, in.edgeRows(g.edgeIn), g.we, true)
 		g.dev.EdgeDotSoftmax(g.weights(in), g.into(&in.Hop), pairs, r, g.vector(), g.slope)
+		g.dev.EdgeSum(sums, in.Hop.Forward, g.weights(in), z)
 	} else {
-		g.dev.EdgeDotSoftmax(g.weights(in), in.Hop.Forward, z, r, g.vector(), g.slope)
+		g.dev.AttendPairs(sums, g.weights(in), in.Hop.Forward, z, r, g.vector(), g.slope)
 	}
-	sums := g.sums(y, in)
-	g.dev.EdgeSum(sums, in.Hop.Forward, g.weights(in), z)
 	g.finish(y, sums, g.bias, epilogue)
 }
 

@@ -36,6 +36,9 @@ var launchesPerStep = []struct {
 	{"gat", 34, func(c *nn.Config) {
 		c.Kind, c.Hidden, c.Heads, c.Slope, c.Activation = "gat", 6, 2, 0.2, nn.ELU
 	}, false, ""},
+	{"gatv2", 60, func(c *nn.Config) {
+		c.Kind, c.Hidden, c.Heads, c.Slope, c.Activation = "gatv2", 6, 2, 0.2, nn.ELU
+	}, false, ""},
 	// weights are turned, and so are their gradients
 	{"sage, sparse rows", 28, func(c *nn.Config) {}, true, ""},
 	{"gcn, sparse rows", 23, func(c *nn.Config) { c.Kind = "gcn" }, true, ""},

@@ -177,6 +177,9 @@ var attentionTests = family{
 			{"EdgeDotSoftmax",
 				func() { l.dev.EdgeDotSoftmax(alpha, l.Forward, z, y, vector, slope) },
 				forward + 4*(edges*l.In+numbers+rows+l.In), 0},
+			{"AttendPairs",
+				func() { l.dev.AttendPairs(y, alpha, l.Forward, z, y, vector, slope) },
+				forward + 4*(edges*l.In+numbers+2*rows+l.In), 0},
 			{"EdgeDotSoftmaxBackward", func() {
 				l.dev.EdgeDotSoftmaxBackward(dz, dy, da, dalpha, l.Forward, l.Transposed, alpha, z,
 					y, vector, slope)
@@ -348,6 +351,11 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	ma, da := compute.Vectors{Data: b.array(a)}, b.dirty(cols)
 
 	b.dev.EdgeDotSoftmax(malpha, s, msrc, mdst, ma, slope)
+	both, sums, parts := compute.Matrix{Rows: edges, Cols: heads, Data: b.dirty(edges * heads)},
+		compute.Matrix{Rows: segments, Cols: cols, Data: b.dirty(segments * cols)},
+		compute.Matrix{Rows: segments, Cols: cols, Data: b.dirty(segments * cols)}
+	b.dev.EdgeSum(parts, s, malpha, msrc)
+	b.dev.AttendPairs(sums, both, s, msrc, mdst, ma, slope)
 	b.dev.EdgeDotSoftmaxBackward(mdsrc, ddst, da, mdalpha, s, t, malpha, msrc, mdst, ma, slope)
 	alpha, de := b.get(malpha.Data), b.get(mdalpha.Data)
 
@@ -375,6 +383,8 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	}
 	gradient := func(e, j int) float64 { return float64(de[e*heads+j/width]) * factor(e, j) }
 	return []result{
+		same("AttendPairs and its parts", b.get(sums.Data), b.get(parts.Data)),
+		same("AttendPairs, edges", b.get(both.Data), alpha),
 		grid("EdgeDotSoftmax", alpha, edges, heads, longest+width+80, func(e, h int) (v sum) {
 			total := 0.0
 			for k := s.Indptr[of[e]]; k < s.Indptr[of[e]+1]; k++ {

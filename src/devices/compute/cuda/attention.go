@@ -73,14 +73,27 @@ func (d *Device) EdgeSoftmaxBackward(dsrc, ddst, dalpha compute.Matrix, s,
 func (d *Device) EdgeDotSoftmax(alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
 	a compute.Vectors, slope float32) {
 	defer d.probe.Start(compute.CheckEdgeDotSoftmax(alpha, s, src, dst, a)).Done()
+	d.attendPairs("EdgeDotSoftmax", compute.Matrix{}, alpha, s, src, dst, a, slope)
+}
+
+// AttendPairs implements compute.Device, in a launch for each group.
+func (d *Device) AttendPairs(y, alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
+	a compute.Vectors, slope float32) {
+	defer d.probe.Start(compute.CheckAttendPairs(y, alpha, s, src, dst, a)).Done()
+	d.attendPairs("AttendPairs", y, alpha, s, src, dst, a, slope)
+}
+
+// attendPairs makes the weights and, unless y has no columns, the sums.
+func (d *Device) attendPairs(kernel string, y, alpha compute.Matrix, s compute.Segments,
+	src, dst compute.Matrix, a compute.Vectors, slope float32) {
 	d.arrays(len(s.Indptr)*8 + len(s.Indices)*4)
-	indptr, indices := d.indptr(s.Indptr), d.indices("EdgeDotSoftmax", s, src.Rows)
+	indptr, indices := d.indptr(s.Indptr), d.indices(kernel, s, src.Rows)
 	n, width := heads(alpha, src)
 	groups := a.Segments(s.Len())
 	for g := range groups.Ends {
 		if lo, hi := groups.Rows(g); lo < hi {
-			must("EdgeDotSoftmax", C.gpu_edge_dot_softmax(d.c, float(alpha.Data), C.int64_t(hi-lo),
-				n, width, from(indptr, lo), indices, float(src.Data),
+			must(kernel, C.gpu_attend_pairs(d.c, float(y.RowsAt(lo, hi).Data), float(alpha.Data),
+				C.int64_t(hi-lo), n, width, from(indptr, lo), indices, float(src.Data),
 				float(dst.RowsAt(lo, hi).Data), float(a.Of(a.Data, g, src.Cols)), C.float(slope)))
 		}
 	}

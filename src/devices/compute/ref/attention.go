@@ -257,6 +257,13 @@ func (d *Device) EdgeSumBackward(dz, dalpha compute.Matrix, transposed compute.S
 	}
 }
 
+// AttendPairs implements compute.Device.
+func (d *Device) AttendPairs(y, alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
+	a compute.Vectors, slope float32) {
+	defer d.probe.Start(compute.CheckAttendPairs(y, alpha, s, src, dst, a)).Done()
+	compute.AttendPairsInParts(d, y, alpha, s, src, dst, a, slope)
+}
+
 // Attend implements compute.Device.
 func (d *Device) Attend(y, alpha compute.Matrix, s compute.Segments, src, dst, z compute.Matrix,
 	slope float32) {
