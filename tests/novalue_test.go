@@ -155,7 +155,7 @@ func TestPatienceWithoutValidation(t *testing.T) {
 					parts := partitioned(t, data, 4, "contiguous", "--allow-imbalance")
 					return append(training(t, parts, dir, "train.patience=2"), flags...)
 				},
-				want: []string{"train.patience is 2", c.metric, c.valid, "train.patience=0"},
+				want: []string{"train.patience=2", c.metric, c.valid, "train.patience=0"},
 			}.run)
 		}
 	}

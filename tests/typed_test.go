@@ -129,7 +129,7 @@ func TestLearnedRows(t *testing.T) {
 	}
 	r := halognn(t).run(t, "infer", "--run", want.dir, "--out", filepath.Join(dir, "other.npy"),
 		"--set", "data.parts="+partitioned(t, data, 2, "ldg", "--allow-imbalance"))
-	if r.code == 0 || !strings.Contains(r.err, "has learned rows of the vertices of the parts") {
+	if r.code == 0 || !strings.Contains(r.err, "belong to the parts that it was trained on") {
 		t.Errorf("other parts: %v", r)
 	}
 	r = halognn(t).run(t, "infer", "--run", want.dir, "--out", filepath.Join(dir, "other.npy"),

@@ -42,10 +42,9 @@ struct cores<tf32> {
     static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F_FAST_TF32;
 };
 
-// on_cores calls the function multiply while the handle may use tensor cores. The handle is
-// otherwise in the pedantic mode for float32, which excludes them. on_cores forbids reductions of
-// reduced precision, which would add partial sums in bfloat16. Afterwards it sets the pedantic mode
-// again.
+// on_cores allows tensor cores, calls the function multiply, and then sets the handle back to its
+// usual mode, the pedantic mode for float32, which excludes tensor cores. It always forbids
+// reductions of reduced precision, because they would add partial sums in bfloat16.
 template <typename F>
 int on_cores(halognn_cuda *c, const F &multiply) {
     constexpr auto math = static_cast<cublasMath_t>(

@@ -31,7 +31,7 @@ func FileHeadroom() (int64, error) {
 func groupHeadroom(root, groups string) int64 {
 	left := int64(math.MaxInt64)
 	for line := range strings.Lines(groups) {
-		// A line is number:controllers:path; that of cgroups v2 has no controllers.
+		// A line is number:controllers:path; the line of cgroups v2 has no controllers.
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) < 3 || fields[1] != "" && fields[1] != "memory" {
 			continue

@@ -13,8 +13,9 @@ var ErrMemory = errors.New("the system has no memory left")
 
 // exhausted returns the error with which Make panics if an array of size bytes cannot be allocated.
 func exhausted(size int, cause error) error {
-	return fmt.Errorf("%s needs %d bytes more, beside the %d in use here, and %w (%w); use more "+
-		"ranks or nodes, or lower sample.batch, model.hidden, cache.alpha or pipeline.depth",
+	return fmt.Errorf("%s needs %d bytes more than the %d bytes that this process has allocated, "+
+		"but %w (%w); use more ranks or nodes, or lower sample.batch, model.hidden, cache.alpha "+
+		"or pipeline.depth",
 		asking(), size, live.Load(), ErrMemory, cause)
 }
 

@@ -31,7 +31,7 @@ type Counters struct {
 	// rows of another rank of the node, from its mapped file or its cache (`cache.placement:
 	// group`)
 	Peer int64 `json:"peer_rows"`
-	// those of `peer_rows` from a peer's cache: owned outside the node
+	// part of `peer_rows`: rows from a peer's cache, owned outside the node
 	PeerCached int64 `json:"peer_cache_rows"`
 	// rows read from files because no cache holds them (`cache.source: files`)
 	Stored int64 `json:"stored_rows"`
@@ -55,8 +55,8 @@ type Counters struct {
 	// as one those that rank 0 sent in a step; of rows of several widths bytes that came for them
 	IDBytes int64 `json:"id_bytes"`
 
-	// bytes of the requested rows, where rows have several widths; where nodes fetch as one, of
-	// those that the rank bought, for whichever rank of its node
+	// where rows have several widths: bytes of the requested rows or, where nodes fetch as one, of
+	// the rows that the rank bought for any rank of its node
 	AskedBytes int64 `json:"asked_bytes,omitzero"`
 	// rows of edge features from other nodes
 	EdgeRows int64 `json:"edge_rows"`
@@ -107,7 +107,7 @@ type Sampling struct {
 	Asked int64 `json:"asked_vertices"`
 	// vertices for which this rank drew for others
 	Answered int64 `json:"answered_vertices,omitzero"`
-	// neighbours that came back; those of shared minibatches stay where they are drawn
+	// neighbours that came back; neighbours of shared minibatches stay where they are drawn
 	Drawn int64 `json:"drawn_neighbours"`
 	// collectives started: ids, and neighbours, are one each, with their numbers
 	Collectives int64 `json:"sampling_collectives,omitzero"`
@@ -135,7 +135,7 @@ type Shuffles struct {
 	// learned rows and sums of `shuffled_rows` that training waited for, as a step under way
 	// changed them
 	Late int64 `json:"late_rows"`
-	// bytes of these
+	// bytes of `late_rows`
 	LateBytes int64 `json:"late_bytes"`
 	// bytes of the rows that ranks received, counted by the receivers
 	Got int64 `json:"shuffle_got,omitzero"`

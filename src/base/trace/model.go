@@ -71,8 +71,8 @@ type StepModel struct {
 	First float64 `json:"t_first"`
 	// equation 5, the other steps: max(t_prepare, t_train + t_sync)
 	Prefetch float64 `json:"t_prefetch"`
-	// equation 6, the gain of preparing ahead, hidden completely: t_base / (t_train + t_sync); 0
-	// where nothing trains
+	// equation 6, the speedup if preparing ahead is hidden completely: t_base / (t_train + t_sync);
+	// 0 if nothing trains
 	Gain float64 `json:"potential_gain"`
 }
 

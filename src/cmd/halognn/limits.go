@@ -158,8 +158,8 @@ func enoughForThreads(n int64) error {
 }
 
 func tooManyThreads(n int64) error {
-	return usageError(fmt.Errorf("a process would have %d threads, but may have at most %d, and "+
-		"fewer under a limit of address space (ulimit -v); lower compute.threads or "+
+	return usageError(fmt.Errorf("a process would have %d threads, but may have at most %d, or "+
+		"even fewer if ulimit -v limits the address space; lower compute.threads or "+
 		"pipeline.workers", n, mostThreads))
 }
 

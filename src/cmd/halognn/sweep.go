@@ -289,8 +289,8 @@ func valuesOf(text string) (values []string) {
 	return append(values, text[begin:])
 }
 
-// check finds out which runs are done. It also refuses, before any run begins, what would make all
-// of them fail.
+// check finds out which runs are done. It also refuses, before any run begins, settings with which
+// all runs would fail.
 func (o *sweepFlags) check(runs []sweepRun) error {
 	for i := range runs {
 		r := &runs[i]
@@ -325,8 +325,8 @@ func (o *sweepFlags) place(runs []sweepRun) error {
 		at := filepath.Join(o.out, e.Name())
 		own := slices.ContainsFunc(runs, func(r sweepRun) bool { return r.dir == at })
 		if !own && rundir.Begun(at) {
-			return usageError(fmt.Errorf("%s is a run of another sweep, or of values that are "+
-				"left out here; give all values with which that sweep was begun, or another "+
+			return usageError(fmt.Errorf("%s is a run of another sweep, or of values that this "+
+				"command leaves out; give all values with which that sweep was begun, or another "+
 				"directory", at))
 		}
 		ours = ours || own

@@ -119,7 +119,7 @@ func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts 
 			w.by)
 	}
 	if !(w.within >= 1 && w.within <= 100) {
-		fault("--imbalance is %g; it must be from 1, for parts of equal counts, to 100", w.within)
+		fault("--imbalance is %g; it must be from 1 (parts of equal counts) to 100", w.within)
 	}
 	if err := w.settings(c, order, parts); err != nil {
 		return errors.Join(append(faults, err)...)
@@ -227,8 +227,9 @@ func (w *weighing) measure(d *dataset.Dataset, part []int32, r *partition.Report
 	return err
 }
 
-// limits returns the imbalances above which parts are refused. Parts for shared minibatches are
-// balanced in what sampling touches, so the seeds and edges of the graph may be unbalanced.
+// limits returns the imbalances above which parts are refused. Parts for shared minibatches have no
+// limits: they balance the vertices and edges that sampling touches, so their seeds and edges in
+// the graph may be unbalanced.
 func (w *weighing) limits() partition.Limits {
 	if w.by == weighData || w.by == weighEdge {
 		return partition.DefaultLimits

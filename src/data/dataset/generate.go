@@ -40,8 +40,8 @@ type GenerateOptions struct {
 	Classes  int // number of classes [16]
 	// share of edges that join vertices of one class; a negative value means a share of 0 [0.8]
 	Homophily float64
-	// the class of rank r by size has a share in proportion to 1/r^Skew; a negative value means
-	// equal sizes [0.5, but 0 for two classes]
+	// the r-th largest class has a share in proportion to 1/r^Skew; a negative value means equal
+	// sizes [0.5, but 0 for two classes]
 	Skew     float64
 	Labelled float64 // share of the vertices that have a label [1]
 	// percentages of the labelled vertices in the training, validation and test list [60/20/20]
@@ -308,7 +308,7 @@ func (o GenerateOptions) write(w *Writer, classes []int32) error {
 	return o.writeLabels(w, classes)
 }
 
-// writeLabels writes the split and the classes. If vertices have types, only those of the first
+// writeLabels writes the split and the classes. If vertices have types, only vertices of the first
 // type have classes.
 func (o GenerateOptions) writeLabels(w *Writer, classes []int32) error {
 	o.hideLabels(classes)
@@ -386,9 +386,9 @@ func (o GenerateOptions) spans() []span {
 	return spans
 }
 
-// edgeWeights draws the weight of each pair of vertices from a random stream of its own. The graph
-// rows has the in-edges of consecutive vertices, and first is the number of the first of these
-// vertices.
+// edgeWeights returns the weights of the edges in rows. Each pair of vertices has a random stream
+// of its own, from which its weight is drawn. The argument rows has the in-edges of consecutive
+// vertices, and first is the first of these vertices.
 func (o GenerateOptions) edgeWeights(rows *graph.CSC, first int) []float32 {
 	weights := mem.Make[float32](len(rows.Indices))
 	for row := range rows.NumVertices() {

@@ -446,7 +446,7 @@ func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 		Notes:    notes,
 		Reading:  r.Reading,
 	}
-	if g.options.SplitLinks == "" { // if links are the task, the class names are those of links
+	if g.options.SplitLinks == "" { // if links are the task, the class names belong to links
 		p.Classes = labels.classNames
 	}
 	return p

@@ -86,9 +86,9 @@ func wordsOf(name string) (words []string) {
 const usedTime = "a time, which a model reads like any other number, to 7 digits; and a vertex " +
 	"also reads edges from its future"
 
-// timeOf returns "is" if a column's name is that of a time, "seems to be" if only its first values
-// look like times, and otherwise "". It looks at both, because columns such as travel_time, full
-// time and works_at hold no times. It returns "" for a column without values.
+// timeOf returns "is" if a column is named like a time, "seems to be" if only its first values look
+// like times, and otherwise "". It looks at both, because columns such as travel_time, full time
+// and works_at hold no times. It returns "" for a column without values.
 func timeOf(name string, values []string) string {
 	values = slices.DeleteFunc(values, table.Missing)
 	all := func(is func(string) bool) bool {
@@ -154,8 +154,8 @@ func beginOf[T float32 | float64](rows []T, cols int) [][]string {
 // firstValues is the number of values that show what an array holds.
 const firstValues = 50
 
-// isMoment reports whether a field is a date, or a number that may count the seconds, milli-,
-// micro- or nanoseconds from 1970 to a time from 1990 to 2040.
+// isMoment reports whether a field is a date, or a number that, read as seconds, milliseconds,
+// microseconds or nanoseconds since 1970, falls in the years 1990 to 2039.
 func isMoment(field string) bool {
 	x, is := table.ParseFloat([]byte(field))
 	for range 3 {
@@ -195,7 +195,7 @@ var weights = append([]string{
 const noWeights = "features of edges are read from an array edge_attr or the columns of " +
 	"--edge-features, and weights only from a column or array edge_weight"
 
-// ignoredWeights returns a note for an array or column that is not read, if its name is that of
+// ignoredWeights returns a note for an array or column that is not read, if it is named like
 // weights, and otherwise "".
 func ignoredWeights(name string) string {
 	if !slices.Contains(weights, strings.ToLower(name)) {
@@ -433,7 +433,7 @@ func matrixPart(name string) string {
 
 var splitMeanings = []string{"train", "valid", "test", "train_mask", "valid_mask", "test_mask"}
 
-// isSplitKey reports whether a name is that of an array of the split, which is read later or
+// isSplitKey reports whether an array with this name belongs to the split, which is read later or
 // replaced by --split.
 func (in *importer) isSplitKey(a arraySource, name string) bool {
 	return slices.ContainsFunc(splitMeanings, func(meaning string) bool {

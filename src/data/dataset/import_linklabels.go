@@ -32,7 +32,8 @@ func (o *ImportOptions) linkFlag() string {
 	return "--link-classes"
 }
 
-// checkLinkLabels returns an error if the options ask for labels of links that cannot be read.
+// checkLinkLabels returns an error if the options for labels of links are incomplete or contradict
+// each other.
 func (o *ImportOptions) checkLinkLabels() error {
 	switch {
 	case o.linkTask() == "":

@@ -51,7 +51,7 @@ func (r Reading) String() string {
 	return text
 }
 
-// reads adds to the report what a column or array was read as.
+// The method reads adds to the report how a column or array of the file of was read.
 func (f *findings) reads(of, name, as, why string) {
 	of = filepath.Base(of)
 	if n := len(f.reading) - 1; n >= 0 && (as == asFeature || as == asEdgeFeature) {
@@ -172,7 +172,7 @@ func (o *ImportOptions) ofEdges() []string {
 	return slices.Concat(t.EdgeFeatures, o.LinkLabels, []string{t.Source, t.Target, t.Weight})
 }
 
-// askProse returns an error if the names of the columns come from a comment that may as well be a
+// askProse returns an error if the names of the columns come from a comment that may also be a
 // sentence, unless the names are the usual ones in the usual order.
 func askProse(t *table.Named, flags string, usual bool) error {
 	if usual || !t.MayBeProse() {

@@ -294,7 +294,7 @@ type otherSplits struct {
 
 type otherSplit struct {
 	column int
-	called bool     // the name looks like that of a split
+	called bool     // whether the name looks like the name of a split
 	trains bool     // the name has the word train
 	codes  []string // distinct numbers in the column, collected if called is true
 	parts  [3]bool  // lists of the split that the column name refers to

@@ -76,7 +76,8 @@ func (s *source) splitLists(p *splitSource) (found bool, err error) {
 				path = cmp.Or(path, either(p.path, name+ext))
 			}
 			if path == "" {
-				return true, fmt.Errorf("%s: none of %s%s is there, plain or as .gz: %w", p.path,
+				return true, fmt.Errorf("%s must have one of %s%s, plain or as .gz, but has "+
+					"none: %w", p.path,
 					strings.Join(names, ext+", "), ext, os.ErrNotExist)
 			}
 			if err := s.idList(path, comments, p.Lists()[i]); err != nil {
@@ -243,9 +244,9 @@ func (r *splitReader) mask(key string, list *[]graph.VertexID) error {
 		return err
 	}
 	if len(mask) != n {
-		return fmt.Errorf("%s: %d marks for %d vertices: want one for each; if they are numbers "+
-			"of vertices, the array is a list: call it without _mask, or say so by --keys, as "+
-			"train=%s", r.a.name(key), len(mask), n, key)
+		return fmt.Errorf("%s has %d marks, but %d vertices need one mark each; if the array "+
+			"lists vertices, give it a name without _mask, or declare it with --keys, as in "+
+			"--keys train=%s", r.a.name(key), len(mask), n, key)
 	}
 	for v, m := range mask {
 		if m != 0 {

@@ -22,8 +22,8 @@ type TableOptions struct {
 	Source, Target string   // columns of the edge table
 	Weight         string   // column of the edge table with the weights of edges
 	EdgeFeatures   []string // columns of the edge table that are features of edges
-	// name of the id column of the node table; "" means a column with a usual name, or else the
-	// first
+	// name of the id column of the node table; "" means a column with a usual name or, without such
+	// a column, the first one
 	ID string
 	// columns of labels: one of classes, or several of 0 and 1; or one file of labels
 	// (fileOfLabels)

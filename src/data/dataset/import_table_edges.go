@@ -118,8 +118,8 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 			"columns name the same vertices, rename the columns", ErrValue,
 			t.Header[t.from], t.Header[t.to])
 	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
-		return fmt.Errorf("%s: %w: column %q is an end of the edges, and --weight names it too; "+
-			"name another column",
+		return fmt.Errorf("%s: %w: column %q holds edge ends, and --weight names it too; name "+
+			"another column",
 			t.Path(), ErrValue, t.Header[t.weight])
 	}
 	usual := o.Source != "" || o.Target != "" || t.from == 0 && t.to == 1
@@ -264,8 +264,8 @@ func (e *edgeSource) other(t *edgeTable, known, end int) int {
 }
 
 // otherPair returns the names of two columns that are not used as the ends of the edges, although
-// their names match as those of ends do. A table that names both vertices twice, by an id and by a
-// name, has such columns. otherPair returns "" if there are none.
+// their names match like the names of ends. A table that names both vertices twice, by an id and by
+// a name, has such columns. otherPair returns "" if there are none.
 func (t *edgeTable) otherPair(e *edgeSource) string {
 	named := slices.Concat(e.options.Ignore, e.options.Table.EdgeFeatures, e.options.LinkLabels)
 	at := map[string]int{} // columns by their names in lower case
@@ -291,8 +291,7 @@ func (t *edgeTable) otherPair(e *edgeSource) string {
 	return ""
 }
 
-// isWhen reports whether the name of a column is that of a time, such as endTime, started_at or
-// valid_from.
+// isWhen reports whether a column is named like a time, such as endTime, started_at or valid_from.
 func isWhen(name string) bool {
 	parts := strings.FieldsFunc(strings.ToLower(plainName(name)), func(r rune) bool {
 		return r == '_' || r >= '0' && r <= '9'
@@ -399,8 +398,8 @@ func (t *edgeTable) findFeatures(e *edgeSource) error {
 			return fmt.Errorf("%s: %w: %s names column %s twice; leave one out",
 				t.Path(), ErrValue, flag, name)
 		case k == t.from || k == t.to:
-			return fmt.Errorf("%s: %w: column %s is an end of the edges, and %s names it too; "+
-				"leave it out there",
+			return fmt.Errorf("%s: %w: column %s holds edge ends, and %s names it too; leave it "+
+				"out there",
 				t.Path(), ErrValue, name, flag)
 		case slices.Contains(e.options.Ignore, name):
 			return fmt.Errorf("%s: %w: %s and --ignore both name column %s; leave out one",

@@ -402,8 +402,7 @@ func findNodeColumns(s *source, t *table.Named) (c nodeColumns, err error) {
 
 const firstColumn = "the first column, for none is called id or node"
 
-// likeID reports whether the name of a column is that of ids: paper_id, userId, or one of the usual
-// names.
+// likeID reports whether a column is named like ids: paper_id, userId, or one of the usual names.
 func likeID(name string) bool {
 	lower := strings.ToLower(name)
 	return slices.Contains(idNames, lower) || strings.HasSuffix(lower, "_id") ||

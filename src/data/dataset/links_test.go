@@ -268,7 +268,7 @@ func TestImportLinkLabels(t *testing.T) {
 			func(o *ImportOptions) { o.LinkLabels = []string{"class"} }},
 		"name one column": {rows,
 			func(o *ImportOptions) { o.LinkLabels = []string{"a", "b"} }},
-		"is an end of the edges": {rows,
+		"holds edge ends": {rows,
 			func(o *ImportOptions) { o.LinkLabels = []string{"source"} }},
 		"edges with features cannot be links": {rows,
 			func(o *ImportOptions) { o.Table.EdgeFeatures = []string{"a"} }},

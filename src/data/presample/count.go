@@ -123,8 +123,8 @@ func (c *Counts) Drawn(g *graph.CSC) (drawn *graph.CSC, weights []int32) {
 // count; otherwise every edge costs the same (GSplit's baseline Node).
 //
 // A vertex that no minibatch drew has no weight. It goes to the part that has most of its
-// in-neighbours, if that part has room. Besides the memory of the method, Partition takes that of
-// Drawn if edges is set.
+// in-neighbours, if that part has room. If edges is set, Partition takes the memory of Drawn in
+// addition to the memory of the method.
 func (c *Counts) Partition(method partition.Func, g *graph.CSC, o partition.Options, edges bool) (
 	[]int32, error,
 ) {

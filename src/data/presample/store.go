@@ -48,7 +48,7 @@ type meta struct {
 	Files       map[string]npy.Info `json:"files"`
 }
 
-// ErrOther is wrapped by the error about counts that were made for another purpose.
+// ErrOther is wrapped by the error of Load if the counts were made for another Purpose.
 var ErrOther = errors.New("these counts were made with other settings")
 
 // Save writes counts to dir, which must be empty or not exist: int32 arrays vertices.npy [N] and
@@ -91,7 +91,7 @@ func Saved(dir string) bool {
 
 // Load reads the counts that Save has written for this purpose, of a graph with the given numbers
 // of vertices and edges. If the counts have another purpose, the error wraps ErrOther and names the
-// difference. If files are altered or damaged, it returns another error.
+// difference. If files are altered or damaged, the error does not wrap ErrOther.
 func Load(dir string, p Purpose, vertices, edges int64) (*Counts, error) {
 	path := filepath.Join(dir, metaFile)
 	text, err := mem.ReadFile(path)

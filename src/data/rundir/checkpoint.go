@@ -344,7 +344,7 @@ func readCheckpoint(path string, checkState func(state []byte) error) (*Checkpoi
 		if err := checkSize(file, want); err != nil {
 			return nil, err
 		}
-		if strings.HasPrefix(name, learnedFiles) { // no rank holds all of them
+		if strings.HasPrefix(name, learnedFiles) { // no rank holds all learned rows
 			if err := checkSum(file, want.XXH64); err != nil {
 				return nil, err
 			}

@@ -72,7 +72,7 @@ func Continue(dir, path string, at Position) (*Log, error) {
 }
 
 // follows reports whether the step of a record comes before the position p. A record of a whole
-// epoch has no step; it comes before p if its epoch is before that of p.
+// epoch has no step; it comes before p if its epoch comes before the epoch of p.
 func (p Position) follows(record []byte) bool {
 	var of struct {
 		Epoch int

@@ -55,8 +55,8 @@ func Create(dir string, config []byte) error {
 		return fmt.Errorf("run directory: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); err == nil || len(names) > 0 {
-		return fmt.Errorf("run directory %s: %w; choose another run.dir, remove this one, or go "+
-			"on with its run by --resume", dir, ErrRunExists)
+		return fmt.Errorf("run directory %s: %w; choose another run.dir, remove this directory, "+
+			"or continue its run with --resume", dir, ErrRunExists)
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fmt.Errorf("run directory: %w", err)

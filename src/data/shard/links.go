@@ -87,7 +87,8 @@ func mapLinks(s *Shards) error {
 		return nil
 	}
 	if len(s.Links) != s.Parts {
-		return fmt.Errorf("%w: %d parts, but sizes of links for %d; partition again", ErrMismatch,
+		return fmt.Errorf("%w: there are %d parts, but %d parts have numbers of links; partition "+
+			"again", ErrMismatch,
 			s.Parts, len(s.Links))
 	}
 	var errs []error
@@ -139,8 +140,9 @@ func checkLinks(s *Shards, sound bool) error {
 						ErrMismatch, graph.SplitNames[split], k, l.Source, l.Target)
 				case i > 0 && cmp.Or(cmp.Compare(original[links[i-1].Target], original[l.Target]),
 					cmp.Compare(original[links[i-1].Source], original[l.Source])) > 0:
-					return fmt.Errorf("%w: %s, part %d: the link from %d to %d is out of the "+
-						"order of original ids", ErrMismatch, graph.SplitNames[split], k, l.Source,
+					return fmt.Errorf("%w: %s, part %d: the link from %d to %d does not follow "+
+						"the order of original ids",
+						ErrMismatch, graph.SplitNames[split], k, l.Source,
 						l.Target)
 				}
 			}

@@ -28,8 +28,8 @@ type Options struct {
 	// before they are mapped. The copies stay for later runs, unless Discard removes them. "" means
 	// that files are not copied.
 	Stage string
-	// Verify compares the hashes of copies that an earlier run left in Stage. It copies a file
-	// again if its copy is damaged.
+	// Verify checks the hashes of the copies that an earlier run left in Stage. A file with a
+	// damaged copy is copied again.
 	Verify bool
 	// Waiting is called with true when this process begins to wait until another one has copied a
 	// file, and with false when the wait ends. It may be nil.
@@ -41,7 +41,7 @@ type Options struct {
 	// weights. Reading other rows is an error. With CopyTopology or Stage, these rows are read into
 	// the memory of the process. If Ranks is 0, all rows are opened.
 	Rank, Ranks int
-	Split       int // index of the split to open, of those that the parts keep
+	Split       int // index of the split to open, among the splits that the parts keep
 	// AllLabels opens the labels of all vertices even if Ranks is set, for seeds of other ranks.
 	AllLabels bool
 	// AllRows opens all of indptr.npy and of the sums of weights even if Ranks is set, for a model

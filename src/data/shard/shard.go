@@ -68,7 +68,7 @@ const Format = 1
 
 const metaFile = "meta.json"
 
-// Errors about a PARTS directory wrap one of these errors, if one of them applies.
+// Errors about a PARTS directory wrap one of the errors below, if one applies.
 var (
 	ErrExists   = dataset.ErrExists
 	ErrMismatch = dataset.ErrMismatch
@@ -122,7 +122,8 @@ type Origin struct {
 	// data parallelism
 	Weights string `json:"weights,omitempty"`
 
-	// made of the graph: FeaturesDegree or FeaturesOnes; absent for those of the dataset
+	// how features were made from the graph, FeaturesDegree or FeaturesOnes; absent if the features
+	// are the dataset's own
 	Features string `json:"features,omitempty"`
 
 	Fanouts []int `json:"fanouts,omitempty"` // of OrderVIP

@@ -244,7 +244,8 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 		return nil, err
 	}
 	if line == nil || fields == nil {
-		return nil, fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
+		return nil, fmt.Errorf("%s: %w: the file has no ids; write one id on each line",
+			path, ErrMismatch)
 	}
 	sep, column, heading, known := table.None, 0, false, source.has(line[0])
 	if k := dataset.IDColumn(fields); k >= 0 && (!known || line[0] == "id") {
@@ -271,7 +272,8 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	case err != nil:
 		return nil, err
 	case len(ids) == 0:
-		return nil, fmt.Errorf("%s: %w: no ids; write one a line", path, ErrMismatch)
+		return nil, fmt.Errorf("%s: %w: the file has no ids; write one id on each line",
+			path, ErrMismatch)
 	case len(ids) == 1 && sep != table.None && !heading: // the one row may be a list of all ids
 		return nil, source.noTable(path, line[0])
 	case !known && !heading && len(ids) > 1 && source.has(ids[1]):

@@ -169,7 +169,8 @@ func TestReadIDs(t *testing.T) {
 			`[] ` + path +
 				`: no such vertex: the first row is "nosuch", but ids are those of the source, ` +
 				`such as a and Lee, B; if the row names the column, call it id, or remove the row`},
-		{"# mine\n", `[] ` + path + `: files do not fit together: no ids; write one a line`},
+		{"# mine\n", `[] ` + path + `: files do not fit together: the file has no ids; write one id ` +
+			`on each line`},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
 			t.Fatal(err)

@@ -580,8 +580,8 @@ func (w *writer) edgeRows(part int) error {
 	})
 }
 
-// features writes the feature table with the index i: that of part i / T and vertex type i % T,
-// where T is the number of vertex types.
+// features writes the feature table with the index i: the table of part i / T and vertex type i %
+// T, where T is the number of vertex types.
 func (w *writer) features(i int) error {
 	name, t := featuresFile(&w.meta, i), i%w.meta.Schema.NumTypes()
 	if err := w.makePart(name); err != nil {

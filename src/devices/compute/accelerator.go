@@ -23,13 +23,13 @@ type Accelerator interface {
 	// or, if hot[t] is not nil, the first rows that hot[t] lists. A row has rowBytes bytes. The
 	// argument hot may be nil.
 	Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error
-	// MapRows lets the device read the other rows of the tables passed to Resident in place, in
-	// host memory. A StagingBuffer then sends only the rows' addresses. But if always is false, and
-	// results that the host computes from the rows have fewer bytes, a StagingBuffer sends these
-	// results. MapRows pins at most limit bytes. If the pages of a table cannot be pinned, it
-	// copies the table to memory that can be pinned. It returns the bytes of the mapped tables. If
-	// some tables are not mapped, it also returns the reason. UnmapRows unmaps the tables; call it
-	// before they are freed.
+	// MapRows is for the rows that Resident has not copied. It lets the device read these rows of
+	// the tables in place, in host memory. A StagingBuffer then sends only the addresses of the
+	// rows. But if always is false, and results that the host computes from the rows have fewer
+	// bytes, a StagingBuffer sends these results. MapRows pins at most limit bytes. If the pages of
+	// a table cannot be pinned, it copies the table to memory that can be pinned. It returns the
+	// bytes of the mapped tables. If some tables are not mapped, it also returns the reason.
+	// UnmapRows unmaps the tables; call it before they are freed.
 	MapRows(limit int, always bool) (bytes int, prevented error)
 	UnmapRows() error
 	// RowRates uploads the rows of minibatches twice: first the host copies them, then the device
@@ -125,8 +125,8 @@ type Inputs struct {
 	Vertices [][]int32   // ids of vertices, and ends of groups
 	Labels   []byte
 	// HopEnds [layers+1] says where the arrays of each hop end in Segments, Weights and Vertices.
-	// The first entry is the end of the arrays that all minibatches share, which come before those
-	// of the hops.
+	// The first entry is the end of the arrays that all minibatches share, which come before the
+	// arrays of the hops.
 	HopEnds []HopEnd
 
 	// If Drawing is not nil, it has drawn the minibatch on the device, and kernels read the arrays

@@ -3,7 +3,7 @@ package compute
 import "fmt"
 
 // Groups divide the rows of a product into groups of consecutive rows. Each group has its own
-// weights: those of group g begin at element g*Stride.
+// weights: the weights of group g begin at element g*Stride.
 type Groups struct {
 	Ends   []int32 // [G] group g has the rows Ends[g-1] to Ends[g]-1; group 0 begins at row 0
 	Stride int

@@ -41,7 +41,7 @@ type SGDOptions struct {
 // Other devices support it too, so that computetest can compare all devices.
 type Bound struct {
 	Loss []float32 // [1] loss of the step; nil if there is no bound
-	// [1] not 0 after an update was skipped; all later updates are then skipped too
+	// [1] not 0 once an update was skipped; from then on all updates are skipped
 	Skipped []float32
 	Limit   float64
 }

@@ -56,9 +56,9 @@ type SegmentKernels interface {
 	SegmentSumCompleted(out Matrix, s Segments, weights []float32, h Matrix, c Completion)
 	// SegmentMax sets out[d,j] to the largest h[i,j] over the indices i in segment d. For an empty
 	// segment, out[d,j] is zero. A NaN counts as larger than every number. The element arg[d,j]
-	// gets the row i that has the largest number, as the bits of an int32. Of several such rows it
-	// gets that of the first edge; for an empty segment, -1. Without a backward, arg is the zero
-	// Matrix.
+	// gets the row i that has the largest number, as the bits of an int32. If several rows have it,
+	// arg gets the row of the first edge; for an empty segment, -1. Without a backward, arg is the
+	// zero Matrix.
 	SegmentMax(out, arg Matrix, s Segments, h Matrix)
 	// SegmentMaxBackward is the gradient of SegmentMax. It sets dh[s,j] to the sum of dout[t,j]
 	// over the destinations t in transposed segment s for which arg[t,j] == s, and then completes

@@ -37,8 +37,8 @@ type SparseMaker struct {
 	of           []RowRef // references to the rows that Dense has made
 }
 
-// entries returns the entries of row i as a slice of numbers. The result width is the number of
-// these for each entry: one for its column and, for type Sparse, one for the bits of its value.
+// entries returns the entries of row i as a slice of numbers. The result width says how many
+// numbers an entry has: one for its column and, for type Sparse, one for the bits of its value.
 func (r *Rows) entries(i int) (all []int32, width int) {
 	width = r.Type.Size() / 4
 	n := int(r.Lengths[i]) * width

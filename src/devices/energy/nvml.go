@@ -34,7 +34,7 @@ func openNVML(library string, ids []string) (all []counter, end func(), err erro
 		library = "libnvidia-ml.so.1"
 	}
 	if !opened.CompareAndSwap(false, true) {
-		return nil, nil, fmt.Errorf("%s: another run of this process reads it", library)
+		return nil, nil, fmt.Errorf("%s is in use by another run of this process", library)
 	}
 	path := C.CString(library)
 	defer C.free(unsafe.Pointer(path))
@@ -64,7 +64,7 @@ const digits = 32
 // gpu returns the counter of one GPU.
 func gpu(id string) (counter, error) {
 	if _, err := hex.DecodeString(id); err != nil || len(id) != digits {
-		return counter{}, fmt.Errorf("%q is no id of a GPU, which has %d hexadecimal digits", id,
+		return counter{}, fmt.Errorf("%q is no id of a GPU; an id has %d hexadecimal digits", id,
 			digits)
 	}
 	uuid := fmt.Sprintf("GPU-%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])

@@ -244,8 +244,8 @@ func (a *Actions) refuse(j *laid) error {
 			"nodes; lower --leaf", ErrJob, nodes, a.Leaf)
 	}
 	if what != "" {
-		return fmt.Errorf("%w: a trace cannot describe the messages of a job with %s; leave out "+
-			"--trace, or plan a job without that", ErrJob, what)
+		return fmt.Errorf("%w: a trace cannot describe the messages of a job with %[2]s; leave "+
+			"out --trace, or plan a job without %[2]s", ErrJob, what)
 	}
 	return nil
 }
@@ -433,8 +433,8 @@ func ofPairs(leaf int) string {
 `, strings.Join(factors, ";"), window*pairs)
 }
 
-// Bandwidths in bytes a second. The constant inMemory is that between processes of one node. The
-// constant noTime is that of a network on which messages take almost no time.
+// Bandwidths in bytes a second. The constant inMemory is the bandwidth between processes of one
+// node. The constant noTime is the bandwidth of a network on which messages take almost no time.
 const (
 	inMemory = 1e10
 	noTime   = 1e14

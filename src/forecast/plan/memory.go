@@ -436,8 +436,8 @@ func scratchBytes(m *nn.Model, hops []hopShape, sparse bool) int64 {
 				all, largest = all+p.Len(), max(largest, p.Len())
 			}
 		}
-		// There are partial sums for ChunkWave chunks of one matrix, or for half of that number of
-		// chunks of two matrices.
+		// There are partial sums for ChunkWave chunks of one matrix, or for ChunkWave/2 chunks of
+		// each of two matrices.
 		partial = max(partial, min(compute.ChunkWave*largest, chunks*all))
 		weights = max(weights, all)
 	}
@@ -772,7 +772,8 @@ func (p *planner) reserveMapped(m *nn.Model, l int, chunk hopShape) error {
 		Shares: []compute.Matrix{{Rows: n, Cols: out}}})
 }
 
-// largestChunk returns the maximum of each number over the sampled chunks of a layer.
+// largestChunk returns a chunk in which each number is the maximum over the sampled chunks of a
+// layer.
 func (p *planner) largestChunk(r *rankPlan, l int, of chunking) (largest chunk, err error) {
 	for _, bounds := range of.some {
 		c, err := p.chunk(r, l, bounds)
@@ -879,9 +880,10 @@ type chunking struct {
 // more chunks pass, the closer the assumption is to their maximum. Sampled chunks that are small
 // beside the others are left out, because most of their bytes do not depend on their rows.
 func (p *planner) chunksHeld(r *rankPlan, l int, c chunking) (bytes int64, err error) {
-	// Bytes of a row. A hub is a chunk of one vertex that exceeds the budget. Of the sampled chunks
-	// that are no hubs, most is the maximum and sum the sum; usual is first the number of these
-	// chunks, then the estimate for one. The variable hub is the maximum of the sampled hubs.
+	// These are bytes of a row. A hub is a chunk of one vertex that exceeds the budget. The
+	// variable most is the maximum over the sampled chunks that are no hubs, and sum is their sum.
+	// First usual counts these chunks; later it is the estimate for one of them. The variable hub
+	// is the maximum over the sampled hubs.
 	most, sum, usual, hub := 0.0, 0.0, 0.0, 0.0
 	// number of rows of the largest sampled chunk that is no hub
 	largest := int64(0)

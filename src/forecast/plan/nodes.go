@@ -18,9 +18,9 @@ import (
 // for themselves.
 type nodeShares map[int]perKind
 
-// The method of returns the shares of the node of rank r. If sums is set, they are those of the
-// rows that travel besides sums; otherwise owners send rows only. The settings c give the capacity
-// of one rank's cache.
+// The method of returns the shares of the node of rank r. If sums is set, they are the shares for
+// the rows that travel besides sums; otherwise owners send rows only. The settings c give the
+// capacity of one rank's cache.
 func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings, sums bool) (perKind, error) {
 	if *n == nil {
 		*n = nodeShares{}

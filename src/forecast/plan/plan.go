@@ -105,8 +105,8 @@ var (
 	ErrParts = errors.New("the parts do not fit the job")
 )
 
-// fill sets the defaults and returns all errors that do not depend on the parts. It lowers
-// RanksPerNode to Ranks.
+// fill sets the defaults and returns all errors that do not depend on the parts. If RanksPerNode is
+// above Ranks, it is set to Ranks.
 func (j *Job) fill(s *shard.Shards) error {
 	j.Ranks = cmp.Or(j.Ranks, s.Parts)
 	j.RanksPerNode = min(cmp.Or(j.RanksPerNode, 1), max(1, j.Ranks))
@@ -273,7 +273,7 @@ type planner struct {
 
 	together   nodeScore
 	parameters int // number of parameters that an allreduce moves
-	unrounded  int // number of these parameters, from the first one on, that are never rounded
+	unrounded  int // number of parameters, from the first one on, that are never rounded
 	device     onGPU
 	draws      *Draws // draws on GPUs; nil without GPUs, and if nothing is trained
 	// results of scannedDegrees; 0 if no device scans all neighbours of a vertex

@@ -44,7 +44,7 @@ type rankPlan struct {
 // shape holds the sizes of a minibatch.
 type shape struct {
 	seeds  int
-	hops   []hopShape // hops by layer, that of layer 0 first
+	hops   []hopShape // hops by layer, the hop of layer 0 first
 	joined hopShape   // the input hops of all ranks as one hop, if ranks hold columns
 	// number of vertices of the input frontier that the rank fetches from other nodes
 	remote   int
@@ -390,8 +390,8 @@ func (r *rankPlan) evaluate(p *planner, mb *sample.Minibatch, key sample.Key, s 
 	return err
 }
 
-// judged returns the largest shape in evaluation. If evaluation has no fanouts of its own, that is
-// the largest of training.
+// judged returns the largest shape in evaluation. If evaluation has no fanouts of its own, it
+// returns the largest shape in training.
 func (r *rankPlan) judged() *shape {
 	if r.evaluated.hops == nil {
 		return &r.most

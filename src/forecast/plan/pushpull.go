@@ -15,8 +15,8 @@ func (p *planner) pushBytes(h hopShape) float64 {
 		int64(p.layerEdges(h))))
 }
 
-// pushed counts what ranks that hold columns send each other in a step, from the probes of the
-// analysed ranks.
+// pushed estimates what the ranks send each other in a step if each rank holds only some columns of
+// the rows. It extrapolates from the probes of the analysed ranks.
 func (p *planner) pushed() *Shuffles {
 	_, width := p.job.Model.Widths(0)
 	others, minibatches := float64(p.job.Ranks-1), float64(p.job.Minibatches())
@@ -78,7 +78,8 @@ func (p *planner) joined(
 }
 
 // joinedBytes returns the bytes for the joined hop of a minibatch: the messages, the hop, and the
-// locations of its rows. The locations replace those of the rows of the rank's own frontier.
+// locations of its rows. These locations replace the locations of the rows of the rank's own
+// frontier.
 func (p *planner) joinedBytes(s *shape) int64 {
 	own, all := s.hops[0], s.joined
 	bytes := int64(p.pushBytes(own)+p.pushBytes(all)) + int64(all.sources)*(4+8+2+4) +

@@ -21,8 +21,8 @@ type Sampling struct {
 // of its minibatches.
 func all(graph.VertexID) bool { return true }
 
-// asks returns what a rank asks of other ranks, hop by hop, for its share of a minibatch that is
-// drawn by spec.
+// asks returns, hop by hop, what a rank asks other ranks to draw for its share of a minibatch. The
+// argument spec says how the minibatch is drawn.
 func (p *planner) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, key sample.Key,
 	draws func(graph.VertexID) bool) []sample.Asked {
 	if p.askingHops() == 0 {
@@ -75,7 +75,8 @@ func (p *planner) askingBytes(s *shape) int64 {
 		asked, drawn, edge := int64(a.Vertices), int64(a.Neighbours), int64(reply.Edge)
 		own, width := int64(h.destinations)-asked, int64(reply.Column())
 		answer := func(vertices, edges int64) int64 {
-			// neighbours are drawn into an array of their own, without the data that they carry
+			// neighbours are first drawn into an array of their own, without the data of their
+			// edges
 			if reply.Edge > sample.VertexBytes {
 				edges *= 2
 			}
@@ -102,8 +103,9 @@ func (p *planner) askingBytes(s *shape) int64 {
 	return most
 }
 
-// topologyBytes returns the bytes of edges and labels that a rank maps, and the bytes of the ones
-// that the ranks of a node map together.
+// topologyBytes returns two numbers of bytes of mapped topology. The result rows is for edges and
+// labels, of all vertices or, if the topology is partitioned, of the rank's own vertices. The
+// result common is for all that every rank maps as a whole.
 func (p *planner) topologyBytes(rank int) (rows, common int64) {
 	rows, common = p.shards.MappedBytes()
 	if !p.job.Partitioned {

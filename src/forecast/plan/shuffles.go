@@ -16,15 +16,16 @@ type Shuffles struct {
 	Loaded   float64 `json:"loaded_rows"`
 	Features float64 `json:"feature_rows"` // feature rows received
 	Hidden   float64 `json:"hidden_rows"`  // hidden rows received
-	Sums     float64 `json:"learned_sums"` // how many of them are sums of learned rows
+	Sums     float64 `json:"learned_sums"` // how many of the hidden rows are sums of learned rows
 	// How many of the hidden rows are learned rows that another rank of the node fetches. Gradients
 	// go back for these too.
 	Shared   float64 `json:"shared_learned_rows,omitempty"`
 	Bytes    float64 `json:"shuffle_bytes"`
 	Sampling float64 `json:"sampling_bytes"`
 
-	// Bytes that the busiest rank sends or receives, whichever is more. The field found has those
-	// for sampling, features those of feature rows, and between those that travel between layers.
+	// Bytes that the busiest rank sends or receives, whichever is more. The field found is the
+	// bytes for sampling, features is the bytes of feature rows, and between is the bytes that
+	// travel between layers.
 	found, features, between float64
 
 	learned bool // the hidden rows are learned rows

@@ -75,7 +75,7 @@ func (p *planner) busiestEdges() float64 {
 	})
 }
 
-// syncSeconds returns the time in which a node's link carries the gradients that ranks add.
+// syncSeconds returns the seconds for which the gradients of a step occupy the link of a node.
 func (p *planner) syncSeconds(r *Rates) float64 {
 	ofRank := float64(p.gradientBytes()) / float64(p.job.Ranks)
 	return ofRank * float64(p.job.RanksPerNode) / r.Network
@@ -265,8 +265,8 @@ func (p *planner) sizes(out *Prediction) error {
 	return nil
 }
 
-// near is the largest ratio between the time of a step and that of a step without remote rows at
-// which the network counts as hidden.
+// The network counts as hidden if a step takes at most near times the time of a step without remote
+// rows.
 const near = 1.02
 
 // suggest returns the smallest cache that hides the network or, if none does, the fastest cache

@@ -39,8 +39,8 @@ type Traffic struct {
 	PeerCost float64 `json:"peer_cost,omitempty"`
 	Cost     float64 `json:"cost,omitempty"`
 
-	// Rows of edges, of all ranks, and the bytes of these rows and of their ids. No cache holds
-	// rows of edges.
+	// EdgeRows is the number of rows of edge features that all ranks fetch. EdgeBytes is the bytes
+	// of these rows and of their ids. No cache holds rows of edges.
 	EdgeRows   float64 `json:"edge_rows,omitempty"`
 	EdgeBytes  float64 `json:"edge_bytes,omitempty"`
 	EdgeShared float64 `json:"shared_edge_rows,omitempty"` // fetched by another rank of the node

@@ -31,7 +31,7 @@ type trial struct {
 	closers mem.Closers
 }
 
-// trialOf says for which minibatches a trial is.
+// trialOf says which minibatches a trial runs.
 type trialOf struct {
 	rank  int
 	train bool
@@ -299,11 +299,12 @@ func (s *sent) atLeast(o sent) {
 	s.room.atLeast(o.room)
 }
 
-// sender is a GPU that computes nothing and only counts what is sent to it.
+// sender is a GPU that computes nothing. It only counts what is sent to it.
 type sender struct {
 	compute.Accelerator
 	stored compute.Elements
-	// the GPU reads rows that are not resident from the host's memory, never from a copy
+	// whether the GPU reads the rows that are not resident in place, in host memory, so that they
+	// are never copied to it
 	mapped bool
 	sent   sent
 	room   room

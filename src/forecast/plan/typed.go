@@ -239,7 +239,7 @@ func (p *planner) learned() *Shuffles {
 	return s
 }
 
-// typedRows measures how fast rows at random places of the tables of vertex types are copied.
+// typedRows measures the rate at which random rows are copied from the tables of the vertex types.
 func (c *calibration) typedRows() (float64, error) {
 	p, at := c.planner, 0
 	var all []compute.Rows

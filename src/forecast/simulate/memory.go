@@ -168,7 +168,7 @@ func (s *Simulation) rankBytes(each int, u used, capacity []int) int64 {
 			}
 		}
 	}
-	// each kind of rows has a policy of its own; their bytes were measured
+	// each kind of rows has a policy of its own; u.policies is the measured bytes of all of them
 	if s.job.Kinds() != nil {
 		bytes += u.policies
 	}

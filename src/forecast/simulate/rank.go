@@ -51,8 +51,9 @@ func (s *Simulation) settings() (all []policy.Settings) {
 	return all
 }
 
-// planWindows sets the windows of policies that know minibatches in advance. A window is as
-// configured, or else the largest that any rank plans. No window is longer than the run.
+// planWindows sets the windows of policies that know minibatches in advance. A configured window is
+// used as it is. Otherwise the window is the largest that any rank plans. No window is longer than
+// the run.
 func (s *Simulation) planWindows(m *access.Graph) error {
 	sizes, _ := s.o.sizes()
 	ranks := 0 // number of ranks to plan for: one if windows are configured

@@ -77,9 +77,10 @@ func (r *Result) learned() [][]string {
 	}...)
 }
 
-// Print writes the result as tables. They have the rows of an epoch, the ratio of these to the rows
-// of policy none, and the predicted rows of an epoch. Further tables have the hit rate of prefetch
-// over its rounds, the rows of the first fill, and what sampling a partitioned topology would cost.
+// Print writes the result as tables. They have the rows of an epoch, the ratio of these rows to the
+// rows of policy none, and the predicted rows of an epoch. Further tables have the hit rate of
+// prefetch over its rounds, the rows of the first fill, and what sampling a partitioned topology
+// would cost.
 func (r *Result) Print(w io.Writer) error {
 	sizes, of := r.Options.sizes()
 	header := func(name string) []string {

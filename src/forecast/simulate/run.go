@@ -83,7 +83,7 @@ func (s *Simulation) onRanks(calls int, f func(rank int) error) error {
 type sum struct {
 	sync.Mutex
 	*Result
-	waiting map[int]*Result // results that wait for those of lower ranks
+	waiting map[int]*Result // results that wait for the results of lower ranks
 	next    int             // rank whose result is added next
 }
 

@@ -126,8 +126,8 @@ func (o *Options) Check() error {
 		reject("workers is %d; it must be 0 to %d", o.Workers, mostWorkers)
 	}
 	if o.Mode.Sharing != sample.Alone || o.Mode.Columns {
-		reject("simulate counts rows of ranks with minibatches of their own; set " +
-			"parallel.mode=data, or compare modes by `simulate modes`")
+		reject("simulate works only if every rank has its own minibatches; set " +
+			"parallel.mode=data, or compare modes with `simulate modes`")
 	}
 	if o.Locality.Favours() && o.Sums {
 		reject("simulate cannot count sums if draws depend on the cache; set " +

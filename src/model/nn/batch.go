@@ -55,7 +55,8 @@ func (b *Batch) Input(l int, x compute.Matrix) Input {
 // memory runs out.
 func (m *Model) Forward(b *Batch) (compute.Matrix, error) {
 	if len(b.Hops) != len(m.stages) {
-		panic(fmt.Sprintf("nn: minibatch has %d hops, model has %d layers", len(b.Hops),
+		panic(fmt.Sprintf("nn: minibatch has %d hops, but a model of %d layers needs one hop for "+
+			"each layer", len(b.Hops),
 			len(m.stages)))
 	}
 	var x compute.Matrix

@@ -83,7 +83,7 @@ func (p *Params) host(array []float32) []float32 {
 	return host
 }
 
-// place returns the name of a parameter and of its layer.
+// place returns a text that names a parameter and its layer.
 func (p *Params) place(q Param) string {
 	l := len(p.buckets) - 1
 	for l > 0 && q.Offset >= p.buckets[l] {

@@ -61,8 +61,8 @@ func (g *Gradient) ending() compute.Completion {
 	return compute.Completion{Rounded: g.rounded, Of: g.of, Back: g.back}
 }
 
-// addTerms adds the terms in own, and that of jumping knowledge, to rows. The argument rows has the
-// layer's own term in float32, in its first columns.
+// addTerms adds the terms in the field own, and the term of jumping knowledge, to rows. The
+// argument rows has the layer's own term in float32, in its first columns.
 func (g *Gradient) addTerms(dev compute.Device, rows compute.Matrix) {
 	if g.terms {
 		dev.CopyColumns(rows, 0, g.own, 0, g.own.Cols, true)
@@ -72,8 +72,8 @@ func (g *Gradient) addTerms(dev compute.Device, rows compute.Matrix) {
 	}
 }
 
-// joinsOwn is implemented by a Layer whose Backward computes its term for own rows in a matrix of
-// its own, if the method returns true. Backward then adds the other terms to this matrix.
+// joinsOwn is implemented by some layers. If the method returns true, Backward computes the layer's
+// term for own rows in a separate matrix, and then adds the other terms to this matrix.
 type joinsOwn interface{ joinsOwn() bool }
 
 // addsOwn is implemented by a Layer whose Backward adds a matrix product for the destinations' own

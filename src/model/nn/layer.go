@@ -138,8 +138,8 @@ func (h *Hop) edgeRows(cols int) compute.Matrix {
 	return h.EdgeRows
 }
 
-// Input is what one layer reads of a minibatch. It has the rows X of all sources, or those of Own
-// and Aggregate that the layer needs, or Shares.
+// Input is what one layer reads of a minibatch. It has the rows X of all sources; or Own and
+// Aggregate, or the one of them that the layer needs; or Shares.
 type Input struct {
 	Hop
 	X compute.Matrix // [Sources, in]

@@ -36,8 +36,7 @@ type Learned struct {
 	own   []int32   // own vertices to whose rows the gradients belong
 	grads []float32 // [gradients, Cols]
 	came  [][]given // [ranks] gradients from each rank's minibatches, as ranges of grads
-	// [all rows] 1 + index in the field of at which the row is listed; 0 if the row has no gradient
-	// yet.
+	// [all rows] for a row with gradients, 1 + its index in the field of; 0 for all other rows
 	place []int32
 	of    []int32 // indices of the rows that have gradients in this step
 	// [gradients] value of place for the row of each gradient, in the order of streams.
@@ -157,9 +156,9 @@ func (l *Learned) table(k int) []float32 {
 func (l *Learned) Table(k int) []byte { return mem.Bytes(l.table(k)) }
 
 // Add makes room for the gradients that a minibatch of a rank has for rows of this rank. The
-// argument own has the own vertices of these rows, each once. The result is the matrix of the
-// gradients, [len(own), Cols], which the caller must set before the next Add or Update. The
-// minibatches of a rank must be added in order.
+// argument own lists the own vertices to which these rows belong, each once. The result is the
+// matrix of the gradients, [len(own), Cols], which the caller must set before the next Add or
+// Update. The minibatches of a rank must be added in order.
 func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	for len(l.came) <= rank {
 		l.came = append(l.came, nil)

@@ -283,7 +283,7 @@ func TestMisuse(t *testing.T) {
 		}{
 			{"a model without neighbours on sampled blocks", "handed its seeds in every hop",
 				&sampled},
-			{"a hop too few", "minibatch has 1 hops, model has 2 layers", &short},
+			{"a hop too few", "minibatch has 1 hops, but a model of 2 layers needs", &short},
 		} {
 			func() {
 				defer func() {
@@ -309,8 +309,8 @@ func TestTypesThatNoRelationEndsIn(t *testing.T) {
 			TypeFeatures: []int{3, 3}, Task: task.Multiclass,
 		}
 		err := c.Check()
-		want := "no relation ends in vertex type author, which model kind " + kind +
-			" needs: import with --reverse"
+		want := "no relation ends in vertex type author, but model kind " + kind +
+			" needs one; import with --reverse"
 		refused := err != nil && strings.Contains(err.Error(), want)
 		if refused != (kind != "rgcn") {
 			t.Errorf("%s: %v", kind, err)

@@ -341,14 +341,14 @@ func (c Config) Check() error {
 			"model.edge_weights=false to leave them out, or choose sage with means, gcn, gin or "+
 			"rgcn",
 		c.Kind, maxima)
-	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s reads no features of edges; "+
-		"set model.edge_features=false",
+	fault(k != nil && c.EdgeIn > 0 && !k.ReadsEdges, "model kind %s cannot read features of "+
+		"edges; set model.edge_features=false",
 		c.Kind)
 	lacks := k != nil && c.EdgeIn < 1 && k.NeedsEdges && !c.Schema.Typed()
-	fault(lacks && c.EdgeFeatures, "model kind %s reads features of edges, and the edges of the "+
-		"graph have none: import it with edge features, or choose gin", c.Kind)
-	fault(lacks && !c.EdgeFeatures, "model kind %s reads features of edges, and "+
-		"model.edge_features is false: set it to true, or choose gin", c.Kind)
+	fault(lacks && c.EdgeFeatures, "model kind %s needs features of edges, but the graph has "+
+		"none; import it with edge features, or choose gin", c.Kind)
+	fault(lacks && !c.EdgeFeatures, "model kind %s needs features of edges, but "+
+		"model.edge_features is false; set it to true, or choose gin", c.Kind)
 	fault(k != nil && c.Estimates && !c.Weighs(),
 		"the sampler weighs edges by the probability that it drew them, which model kind %s%s "+
 			"cannot "+
@@ -361,8 +361,8 @@ func (c Config) Check() error {
 		faults = append(faults, c.CheckHeads())
 		fault(!(c.Slope >= 0 && c.Slope <= 1), "model slope is %g; it must be 0 to 1", c.Slope)
 	}
-	fault(c.Bases < 0 || c.Project < 0, "model bases is %d and project %d; they must be at least 0",
-		c.Bases, c.Project)
+	fault(c.Bases < 0 || c.Project < 0,
+		"model.bases is %d and model.project %d; both must be at least 0", c.Bases, c.Project)
 	faults = append(faults, c.CheckTypes())
 	fault(c.Rated > 1 && c.Scorer != task.DistMult && c.Scorer != task.MLP,
 		"links.score %s gives one number for a link, but its label needs %d; choose %s, %s or %s",
@@ -397,17 +397,17 @@ func (c Config) CheckTypes() error {
 	}
 	fault(k.relational == nil, "the graph has vertex types and relations, which model kind %s "+
 		"does not tell apart; choose %s", c.Kind, strings.Join(relationalKinds(), " or "))
-	fault(c.EdgeIn > 0, "the edges of the graph have features, but no model of relations "+
-		"reads them: set model.edge_features=false")
+	fault(c.EdgeIn > 0, "the edges of the graph have features, but models of relations cannot "+
+		"read them; set model.edge_features=false")
 	fault(c.TakesMaxima(), "model aggregation %s does not tell relations apart; choose %s",
 		c.Aggregation, AggregateMean)
-	fault(len(c.TypeFeatures) != c.Schema.NumTypes(),
-		"the model has %d row widths for %d vertex types", len(c.TypeFeatures), c.Schema.NumTypes())
+	fault(len(c.TypeFeatures) != c.Schema.NumTypes(), "the model has %d row widths, but %d vertex "+
+		"types need one width each", len(c.TypeFeatures), c.Schema.NumTypes())
 	for _, t := range c.Schema.Types {
 		ends := slices.ContainsFunc(c.Schema.Relations,
 			func(r graph.Relation) bool { return r.Target == t })
 		fault(!ends && k.relational != nil && c.Kind != "rgcn",
-			"no relation ends in vertex type %s, which model kind %s needs: import with "+
+			"no relation ends in vertex type %s, but model kind %s needs one; import with "+
 				"--reverse, or choose rgcn", t, c.Kind)
 	}
 	return errors.Join(faults...)

@@ -30,8 +30,8 @@ const (
 	paramAlign = 16
 )
 
-// Param is one parameter, named as PyTorch Geometric names it. The Shape of a matrix is [out, in],
-// and that of a vector has one number.
+// Param is one parameter, named as PyTorch Geometric names it. The Shape of a matrix is [out, in];
+// the Shape of a vector has one number.
 type Param struct {
 	Name   string
 	Shape  []int
@@ -107,8 +107,8 @@ type Params struct {
 	extras  [Extras]float32 // this rank's extra values for the next steps
 }
 
-// newParams lays out the statistics and the parameters of the layers; layers[0] has those of layer
-// 0. It draws their initial values, unless the device only counts memory.
+// newParams lays out the statistics and the parameters of the layers; layers[0] has the parameters
+// of layer 0. It draws their initial values, unless the device only counts memory.
 func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed uint64) (*Params,
 	error) {
 	p := &Params{dev: dev, buckets: make([]int, len(layers))}
@@ -307,10 +307,10 @@ func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 		switch {
 		case !ok:
 			faults = append(faults,
-				fmt.Errorf("no tensor %q; the model needs it with shape %v", q.Name, q.Shape))
+				fmt.Errorf("tensor %q is missing; it must have shape %v", q.Name, q.Shape))
 		case !slices.Equal(t.Shape, q.Shape):
 			faults = append(faults,
-				fmt.Errorf("tensor %q has shape %v, the model needs %v", q.Name, t.Shape, q.Shape))
+				fmt.Errorf("tensor %q has shape %v, but needs %v", q.Name, t.Shape, q.Shape))
 		default:
 			copy(q.of(host), t.Data)
 		}

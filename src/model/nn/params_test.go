@@ -107,8 +107,8 @@ func TestSetTensors(t *testing.T) {
 		tensors[0].Name = "lins.7.bias"
 		tensors[1].Shape = []int{9}
 		err := to.Params.SetTensors(to.Params.Values, tensors)
-		for _, fault := range []string{`no tensor "lins.0.bias"`,
-			`"lins.0.weight" has shape [9], the model needs [2 3]`,
+		for _, fault := range []string{`tensor "lins.0.bias" is missing`,
+			`"lins.0.weight" has shape [9], but needs [2 3]`,
 			`"lins.7.bias" is not a parameter`} {
 			if err == nil || !strings.Contains(err.Error(), fault) {
 				t.Errorf("got %v, want %q in it", err, fault)

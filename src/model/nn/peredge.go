@@ -7,9 +7,9 @@ import (
 	"halognn/src/devices/compute"
 )
 
-// perEdge is used by layers that read features of edges. It has the arrays for segments by which
-// the usual kernels compute a row for each edge, instead of a row for each destination. The arrays
-// are outside the Go heap and are reused.
+// perEdge is used by layers that read features of edges. Its arrays make every edge a segment of
+// its own, so that the usual kernels compute a row for each edge, instead of a row for each
+// destination. The arrays are outside the Go heap and are reused.
 type perEdge struct {
 	*numbered
 	to      []int32 // destination of each edge

@@ -28,7 +28,7 @@ func (m *Model) QueuesLoss() (bool, error) {
 	}
 	b := m.store.buffer()
 	if err := b.reserve(compute.PlacesLen); err != nil {
-		return false, fmt.Errorf("places of faults: %w", err)
+		return false, fmt.Errorf("allocating the places of faults: %w", err)
 	}
 	m.queued.device = device
 	m.queued.Head, m.queued.Extras = m.Params.Grads[:HeaderLen], m.Params.extras[:]

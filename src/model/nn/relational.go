@@ -414,7 +414,7 @@ func (w *relationSAGE) of(gradient bool) (relations, own []float32, strideRelati
 
 func (w *relationSAGE) finish(dbias compute.Matrix) {
 	w.dev.SegmentSum(w.dself, w.from, nil, w.dsummed.matrix(w.sets(), w.stride), false)
-	wide := w.wide.matrix(w.sets(), w.strideOfBias) // the columns after those of the bias stay zero
+	wide := w.wide.matrix(w.sets(), w.strideOfBias) // the columns after the bias stay zero
 	w.dev.CopyColumns(wide, 0, dbias, 0, w.out, false)
 	w.dev.SegmentSum(w.dbias, w.from, nil, wide, false)
 }

@@ -204,7 +204,8 @@ func readSafetensorsHeader(r io.Reader, size int64) ([]entry, map[string]string,
 	}
 	n := binary.LittleEndian.Uint64(length[:])
 	if n > safetensorsMaxHeader || int64(n) > size-8 {
-		return nil, nil, fmt.Errorf("it claims a header of %d bytes in a file of %d", n, size)
+		return nil, nil, fmt.Errorf("it claims a header of %d bytes, but the file has only %d "+
+			"bytes", n, size)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -275,14 +276,15 @@ func parseSafetensorsHeader(text []byte, dataBytes int64) (sorted []entry,
 				fmt.Errorf("tensor %q has element type %q; convert it to float32 (F32)", e.name,
 					e.DType)
 		case e.Offsets[0] != end || !ok || e.Offsets[1]-e.Offsets[0] != 4*count:
-			return nil, nil, fmt.Errorf("tensor %q of shape %v lies at bytes %d to %d, the one "+
-				"before it ends at %d",
+			return nil, nil, fmt.Errorf("tensor %q of shape %v lies at bytes %d to %d, but the "+
+				"tensor before it ends at byte %d",
 				e.name, e.Shape, e.Offsets[0], e.Offsets[1], end)
 		}
 		end = e.Offsets[1]
 	}
 	if end != dataBytes {
-		return nil, nil, fmt.Errorf("the header describes %d bytes of elements, the file holds %d",
+		return nil, nil, fmt.Errorf("the header describes %d bytes of elements, but the file "+
+			"holds %d",
 			end, dataBytes)
 	}
 	return sorted, metadata, nil

@@ -44,9 +44,9 @@ func (s *Sparse) of(k int) *compute.SparseMatrix {
 	return s.Aggregate
 }
 
-// ReserveSparse makes room for the map of an input layer's sparse rows. It sets in.Shares to the
-// matrix for the map's result. It reads only the counts and Train of the input. ForwardLayer calls
-// it. It fails only if device memory runs out.
+// ReserveSparse makes room for the result of the input layer's map of sparse rows, and sets
+// in.Shares to the matrix for this result. Of the argument in, it reads only the counts and the
+// field Train. It fails only if device memory runs out. ForwardLayer calls it.
 func (m *Model) ReserveSparse(in *Input) error {
 	if m.sparse == nil {
 		return errors.New("sparse rows are read by layers that begin with a linear map")

@@ -19,7 +19,7 @@ const Links = "links"
 // equal, it counts as half beaten.
 const (
 	Reciprocal = iota // sum of 1 / (rank of the link among its negatives)
-	Beaten            // sum of the share of its negatives that a link beats
+	Beaten            // sum over the links of the share of a link's negatives that the link beats
 	Rated             // number of links
 )
 

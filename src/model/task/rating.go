@@ -51,7 +51,7 @@ func (l *rating) begin(dev compute.Device, logits compute.Matrix, pairs []int32)
 
 // If dlogits has columns, the method end computes the gradients of the embeddings from slope, and
 // copies them to the device. If a rank's minibatch has no links, it sets the gradients of
-// parameters to 0, so that those of the last step do not stay.
+// parameters to 0, so that the gradients of the step before do not stay.
 func (l *rating) end(dev compute.Device, dlogits compute.Matrix, pairs []int32) {
 	if dlogits.Cols > 0 {
 		l.back(dev, pairs)

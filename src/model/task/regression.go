@@ -45,7 +45,8 @@ var regression = Task{
 			}
 		}
 		if n := len(label) / 4; missing > 0 && missing < n {
-			return fmt.Sprintf(": %d of %d numbers are NaN; a vertex has all of them or none",
+			return fmt.Sprintf(": %d of its %d numbers are NaN; a vertex must have all numbers "+
+				"or none",
 				missing, n)
 		}
 		return ""

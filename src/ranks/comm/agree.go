@@ -212,9 +212,8 @@ func AllEqual(c Comm, name, value string) error {
 	for r := range all {
 		if all[r] != all[0] {
 			mine, first := difference(all[r], all[0])
-			return fmt.Errorf("%w: %s of rank %d is %q, but of rank 0 it is %q",
-				ErrMismatch, name, r, mine,
-				first)
+			return fmt.Errorf("%w: %s is %q on rank %d, but %q on rank 0",
+				ErrMismatch, name, mine, r, first)
 		}
 	}
 	return nil

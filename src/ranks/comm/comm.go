@@ -211,7 +211,7 @@ func same(a, b []byte) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] 
 
 func checkRows(what string, size int, buf []byte, rows []int, rowBytes int) error {
 	if len(rows) != size {
-		return fmt.Errorf("%s counts are for %d ranks, but the communicator has %d", what,
+		return fmt.Errorf("%s counts are for %d ranks, but the communicator has %d ranks", what,
 			len(rows), size)
 	}
 	total := 0

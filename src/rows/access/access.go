@@ -76,8 +76,8 @@ func New(g *graph.CSC, o Options) (*Graph, error) {
 	}
 	if o.Out != nil && (len(o.Out.Indptr) != len(g.Indptr) ||
 		len(o.Out.Indices) != len(g.Indices)) {
-		return nil, fmt.Errorf("access: the graph has %d vertices and %d edges, its "+
-			"out-neighbours %d and %d; they must be its transpose",
+		return nil, fmt.Errorf("access: the graph has %d vertices and %d edges, but its "+
+			"transpose has %d and %d",
 			len(g.Indptr)-1, len(g.Indices), len(o.Out.Indptr)-1, len(o.Out.Indices))
 	}
 	m := &Graph{in: g, out: o.Out, workers: o.Workers,

@@ -130,8 +130,8 @@ func TestErrors(t *testing.T) {
 		{"workers", of(New(g, Options{Workers: -1})),
 			"access: workers is -1; it must be at least 1, or 0 for one per CPU", nil},
 		{"another graph's transpose", of(New(g, Options{Out: &graph.CSC{Indptr: []int64{0, 0}}})),
-			"access: the graph has 4 vertices and 2 edges, its out-neighbours 1 and 0; they must " +
-				"be its transpose", nil},
+			"access: the graph has 4 vertices and 2 edges, but its transpose has " +
+				"1 and 0", nil},
 		{"training vertex", of(m.VIP(graphtest.IDs(1, 4), 1, []int{1})),
 			"access: VIP: training vertex 4: " +
 				"vertex out of range (the graph has 4 vertices)", graph.ErrVertexRange},
@@ -155,7 +155,8 @@ func TestErrors(t *testing.T) {
 		{"range beyond the graph", of(m.Top(score, []Range{{3, 5}}, 1)),
 			"access: top: local vertices 3 to 4: vertex out of range (ranges must ascend, not " +
 				"overlap, and end at 4)", graph.ErrVertexRange},
-		{"scores of another graph", of(m.Top(score[:3], nil, 1)), "access: 3 scores for 4 vertices",
+		{"scores of another graph", of(m.Top(score[:3], nil, 1)),
+			"access: there are 3 scores, but 4 vertices need one score each",
 			nil},
 		{"capacity", of(m.Top(score, nil, -1)),
 			"access: top: capacity is -1; it must be at least 0", nil},

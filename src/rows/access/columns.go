@@ -7,9 +7,9 @@ import (
 )
 
 // A column is a list of in-neighbours of one vertex. In a graph with relations, a vertex has one
-// column for each relation that leads to it, and draws from each of these columns separately. So in
-// a hop each column passes on its own value, and the values are w [C] for C columns. In a graph
-// without relations each vertex has one column.
+// column for each relation that leads to it, and draws from each of these columns separately. So
+// each hop computes one value for each column, and not for each vertex: arrays of these values are
+// w [C] for C columns. In a graph without relations each vertex has one column.
 
 // draws holds the fanouts of a model, seed hop first. The field relations is set only if relations
 // have fanouts of their own.

@@ -53,7 +53,8 @@ func (m *Graph) top(score []float32, local []Range, kinds *Kinds, capacity int) 
 	error) {
 	n := m.in.NumVertices()
 	if len(score) != n {
-		return nil, fmt.Errorf("access: %d scores for %d vertices", len(score), n)
+		return nil, fmt.Errorf("access: there are %d scores, but %d vertices need one score each",
+			len(score), n)
 	}
 	if err := checkLocal(n, local); err != nil {
 		return nil, fmt.Errorf("access: top: %w", err)

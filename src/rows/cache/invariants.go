@@ -19,7 +19,7 @@ func (x *Index) check() error {
 		}
 		keys++
 		if found := x.find(vertexOf(e)); found != uint64(at) {
-			return fmt.Errorf("index: vertex %d lies at %d and is found at %d", vertexOf(e), at,
+			return fmt.Errorf("index: vertex %d lies at %d, but is found at %d", vertexOf(e), at,
 				found)
 		}
 	}
@@ -42,10 +42,11 @@ func (s *Sieve) check() error {
 			return fmt.Errorf("sieve: more than %d slots in the list", s.used)
 		}
 		if s.newer[slot] != newer {
-			return fmt.Errorf("sieve: slot %d follows %d, not %d", slot, s.newer[slot], newer)
+			return fmt.Errorf("sieve: slot %d says that it follows slot %d, but it follows slot "+
+				"%d", slot, s.newer[slot], newer)
 		}
 		if at := s.index.Get(s.vertex[slot]); at != slot {
-			return fmt.Errorf("sieve: vertex %d is in slot %d, and the index has %d",
+			return fmt.Errorf("sieve: vertex %d is in slot %d, but the index says %d",
 				s.vertex[slot], slot, at)
 		}
 		if s.insert[slot] != 0 {
@@ -55,7 +56,8 @@ func (s *Sieve) check() error {
 		newer = slot
 	}
 	if listed != s.used || newer != s.tail || !hand {
-		return fmt.Errorf("sieve: %d of %d slots in a list that ends at %d, not %d; hand at %d",
+		return fmt.Errorf("sieve: %d slots are listed, but %d are used; the list ends at slot "+
+			"%d, but the tail is slot %d; the hand is at slot %d",
 			listed, s.used, newer, s.tail, s.hand)
 	}
 	return nil
@@ -76,12 +78,12 @@ func (l *slots) check(index *Index) (unbooked int, err error) {
 		case v < 0:
 			vacant++
 		case index.Get(v) != entryOf(slot):
-			return 0, fmt.Errorf("slots: vertex %d stays in slot %d, and the index has %d", v, slot,
+			return 0, fmt.Errorf("slots: vertex %d is in slot %d, but the index says %d", v, slot,
 				index.Get(v))
 		}
 	}
 	if vacant != l.vacant {
-		return 0, fmt.Errorf("slots: %d are vacant, counted as %d", vacant, l.vacant)
+		return 0, fmt.Errorf("slots: %d are vacant, but the counter says %d", vacant, l.vacant)
 	}
 	in := map[graph.VertexID]int{}
 	for slot, v := range l.vertex {
@@ -103,7 +105,8 @@ func (l *slots) checkUses(index *Index, tail, head uint32, ids []graph.VertexID,
 	for at := tail; at != head; at++ {
 		v, in := ids[at&mask], slot[at&mask]
 		if in >= 0 && l.vertex[in] != v {
-			return fmt.Errorf("a use of vertex %d waits for slot %d, which has %d", v, in,
+			return fmt.Errorf("a use of vertex %d waits for slot %d, but the slot has vertex %d",
+				v, in,
 				l.vertex[in])
 		}
 		uses[v] = at
@@ -123,7 +126,8 @@ func (l *Lookahead) check() error {
 		return err
 	}
 	if unbooked+l.held != len(l.vertex) {
-		return fmt.Errorf("look-ahead: %d slots without and %d with a booked row, of %d", unbooked,
+		return fmt.Errorf("look-ahead: %d slots without and %d with a booked row do not add up "+
+			"to %d slots", unbooked,
 			l.held, len(l.vertex))
 	}
 	b, free := l.bookings, 0
@@ -131,7 +135,8 @@ func (l *Lookahead) check() error {
 		free += int(b.free[s&b.mask()])
 	}
 	if free != len(l.vertex) {
-		return fmt.Errorf("look-ahead: the bookings are of %d slots, not %d", free, len(l.vertex))
+		return fmt.Errorf("look-ahead: the bookings have %d slots, but the cache has %d",
+			free, len(l.vertex))
 	}
 	if b.base+1 == b.end {
 		return nil
@@ -147,7 +152,8 @@ func (c *Savings) check() error {
 		return err
 	}
 	if unbooked != c.free {
-		return fmt.Errorf("savings: %d slots without a row that waits, counted as %d", unbooked,
+		return fmt.Errorf("savings: %d slots have no row that waits, but the counter says %d",
+			unbooked,
 			c.free)
 	}
 	if c.base == c.end {
@@ -175,7 +181,7 @@ func (p *Prefetch) check() error {
 		}
 	}
 	if n != p.filled {
-		return fmt.Errorf("prefetch: %d entries are buffered, %d slots filled", n, p.filled)
+		return fmt.Errorf("prefetch: %d entries are buffered, but %d slots are filled", n, p.filled)
 	}
 	return nil
 }

@@ -25,15 +25,15 @@ func wantsPanic(t *testing.T, words string, f func()) {
 // A step of a sieve whose state is damaged panics: it holds 3, 2 and 1, newest first.
 func TestASieveIsChecked(t *testing.T) {
 	for words, damage := range map[string]func(*Sieve){
-		"":                    func(*Sieve) {},
-		"slots in the list":   func(s *Sieve) { s.older[s.tail] = s.head },
-		"follows":             func(s *Sieve) { s.newer[s.tail] = s.tail },
-		"and the index has":   func(s *Sieve) { s.index.Set(2, s.head) },
-		"waits for an insert": func(s *Sieve) { s.insert[s.head] = 1 },
-		"slots in a list":     func(s *Sieve) { s.tail = s.head },
-		"hand at 3":           func(s *Sieve) { s.hand = 3 },
-		"lies at":             func(s *Sieve) { move(s.index, 2) },
-		"its counter says":    func(s *Sieve) { s.index.keys++ },
+		"":                      func(*Sieve) {},
+		"slots in the list":     func(s *Sieve) { s.older[s.tail] = s.head },
+		"follows":               func(s *Sieve) { s.newer[s.tail] = s.tail },
+		"but the index says":    func(s *Sieve) { s.index.Set(2, s.head) },
+		"waits for an insert":   func(s *Sieve) { s.insert[s.head] = 1 },
+		"but the tail is slot":  func(s *Sieve) { s.tail = s.head },
+		"the hand is at slot 3": func(s *Sieve) { s.hand = 3 },
+		"lies at":               func(s *Sieve) { move(s.index, 2) },
+		"its counter says":      func(s *Sieve) { s.index.keys++ },
 	} {
 		s := must[*Sieve](t)(NewSieve(1000, 4))
 		var d Decision
@@ -62,12 +62,12 @@ func move(x *Index, v graph.VertexID) {
 // and 3 for none.
 func TestALookaheadIsChecked(t *testing.T) {
 	for words, damage := range map[string]func(*Lookahead){
-		"":                       func(*Lookahead) {},
-		"with a booked row, of":  func(l *Lookahead) { l.held++ },
-		"the bookings are of":    func(l *Lookahead) { l.bookings.free[4]++ },
-		"are vacant, counted as": func(l *Lookahead) { l.vacant++ },
-		"and the index has":      func(l *Lookahead) { l.index.Set(2, entryOf(3)) },
-		"the ring is broken":     func(l *Lookahead) { l.older[l.newer[4]] = l.newer[4] },
+		"":                                 func(*Lookahead) {},
+		"with a booked row do not add up":  func(l *Lookahead) { l.held++ },
+		"the bookings have":                func(l *Lookahead) { l.bookings.free[4]++ },
+		"are vacant, but the counter says": func(l *Lookahead) { l.vacant++ },
+		"but the index says":               func(l *Lookahead) { l.index.Set(2, entryOf(3)) },
+		"the ring is broken":               func(l *Lookahead) { l.older[l.newer[4]] = l.newer[4] },
 	} {
 		l := must[*Lookahead](t)(NewLookahead(LookaheadOptions{Vertices: 1000, Capacity: 4,
 			Window: 3}))

@@ -111,7 +111,7 @@ func checkPlace(vertices, devices, slots int, a float64) error {
 	errs := []error{checkSize(vertices, slots)}
 	if devices < 1 || devices > maxDevices {
 		errs = append(errs,
-			fmt.Errorf("%d devices; there must be 1 to %d", devices, maxDevices))
+			fmt.Errorf("the number of devices is %d; it must be 1 to %d", devices, maxDevices))
 	}
 	if !(a >= 0) {
 		errs = append(errs,

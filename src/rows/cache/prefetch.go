@@ -62,7 +62,7 @@ func (o PrefetchOptions) check() error {
 	}
 	if words := (o.Vertices + 63) / 64; o.Candidates != nil {
 		if len(o.Candidates) != words {
-			reject("the bitmap of candidates has %d words; for %d vertices it must have %d",
+			reject("the bitmap of candidates has %d words, but %d vertices need %d words",
 				len(o.Candidates), o.Vertices, words)
 		} else if words > 0 && bits.Len64(o.Candidates[words-1]) > o.Vertices-64*(words-1) {
 			reject("the bitmap names candidates beyond the last of %d vertices", o.Vertices)

@@ -233,10 +233,10 @@ type WindowOptions struct {
 const windowSlack = 4 // the window gets 1/windowSlack longer
 
 // PlanWindow returns the number of steps that a Lookahead must know to be as good as a Lookahead
-// that knows all steps. The result is the narrowest window with enough uses to fill the cache, and
-// a quarter more, but at most what fits into the memory, and at least 1. If no window fills the
-// cache, the result is the number of steps of an epoch: no row has to leave, and an epoch is enough
-// to choose the first rows.
+// that knows all steps. It takes the narrowest window with enough uses to fill the cache, and adds
+// a quarter. The result is at least 1, and at most the window that fits into the memory. If no
+// window fills the cache, no row has to leave, and the result is the number of steps of an epoch,
+// which is enough to choose the first rows.
 func PlanWindow(o WindowOptions) int {
 	if o.Reuse.Uses() == 0 {
 		return 1

@@ -51,7 +51,7 @@ func (p *Prefetch) leavesBefore(a, b int32) bool {
 	return v > u
 }
 
-// pending is the value of the field since for a slot whose new row has no source yet.
+// pending is the value of since[slot] while the new row of the slot has no source yet.
 const pending = -1
 
 // exchange gives slots to the vertices that enter: first the slots whose rows leave, then empty

@@ -156,7 +156,8 @@ func (c *Savings) rate(first uint32, remote []graph.VertexID, d *Decision) {
 	for i, v := range remote {
 		at := (first + uint32(i)) & mask
 		if c.ids[at] != v {
-			panic(fmt.Sprintf("cache: remote vertex %d of a step is %d, but %d was fed for it", i,
+			panic(fmt.Sprintf("cache: entry %d of a step's remote vertices is vertex %d, but "+
+				"vertex %d was fed for it", i,
 				v, c.ids[at]))
 		}
 		d.Slot[i] = c.slot[at]

@@ -57,11 +57,12 @@ func checkSize(vertices, capacity int) error {
 	var errs []error
 	if vertices < 0 || vertices > graph.MaxVertices {
 		errs = append(errs,
-			fmt.Errorf("%d vertices; there must be 0 to %d", vertices, graph.MaxVertices))
+			fmt.Errorf("the number of vertices is %d; it must be 0 to %d",
+				vertices, graph.MaxVertices))
 	}
 	if capacity < 0 || capacity > maxCapacity {
 		errs = append(errs,
-			fmt.Errorf("a capacity of %d rows; it must be 0 to %d", capacity, maxCapacity))
+			fmt.Errorf("the capacity is %d rows; it must be 0 to %d rows", capacity, maxCapacity))
 	}
 	return errors.Join(errs...)
 }
@@ -110,8 +111,8 @@ func (s *Sieve) admit(v graph.VertexID, miss int, d *Decision) {
 		s.tail = slot
 	}
 	s.head = slot
-	// The row that leaves the slot is itself a miss of this step, so its insert is replaced by that
-	// of v.
+	// The row that leaves the slot is itself a miss of this step, so the insert of v replaces its
+	// insert.
 	if at := s.insert[slot]; at > 0 {
 		d.Insert[at-1] = makeInsert(miss, slot)
 		return

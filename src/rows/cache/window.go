@@ -153,7 +153,8 @@ func (l *Lookahead) serve(first uint32, remote []graph.VertexID, d *Decision) {
 	for i, v := range remote {
 		at := (first + uint32(i)) & mask
 		if l.ids[at] != v {
-			panic(fmt.Sprintf("cache: remote vertex %d of a step is %d, but %d was fed for it", i,
+			panic(fmt.Sprintf("cache: entry %d of a step's remote vertices is vertex %d, but "+
+				"vertex %d was fed for it", i,
 				v, l.ids[at]))
 		}
 		slot, next := l.slot[at], l.next[at]

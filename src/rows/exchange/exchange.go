@@ -211,7 +211,7 @@ type Exchange struct {
 	node     *buying        // nil if each rank fetches for itself
 	planning bool           // NewPlanning made this exchange, so tables have no rows
 
-	// Number of the first table of received rows, that of the first of sums, and count of tables.
+	// Numbers of the first table of received rows and of the first of sums, and count of tables.
 	received, summed, numTables int
 }
 
@@ -334,7 +334,7 @@ func (x *Exchange) layTables() {
 func (x *Exchange) mixed() bool { return len(x.kinds) > 1 }
 
 // tableOf returns the number of the table of cached rows for a part. landedIn returns the number of
-// its table of received rows.
+// the part's table of received rows.
 func (x *Exchange) tableOf(part int) int { return len(x.base) + int(x.partKind[part]) }
 func (x *Exchange) landedIn(part int) int {
 	if !x.mixed() {
@@ -418,14 +418,14 @@ func checkParts(c comm.Comm, o Options) error {
 	}
 	switch {
 	case parts < 1 || parts > most:
-		return fmt.Errorf("%d parts; there must be 1 to %d", parts, most)
+		return fmt.Errorf("the number of parts is %d; it must be 1 to %d", parts, most)
 	case parts%k != 0 || parts/k%len(o.Kinds) != 0:
 		return fmt.Errorf("%d parts cannot be shared evenly by %d ranks; use a number of ranks "+
 			"that divides the number of parts", parts, k)
 	case o.Offsets[0] != 0:
 		return fmt.Errorf("offsets start at %d, not 0", o.Offsets[0])
 	case o.Offsets[parts] > graph.MaxVertices:
-		return fmt.Errorf("%d vertices; at most %d are supported", o.Offsets[parts],
+		return fmt.Errorf("there are %d vertices, but at most %d are supported", o.Offsets[parts],
 			graph.MaxVertices)
 	case len(o.Tables) != parts:
 		return fmt.Errorf("%d tables for %d parts", len(o.Tables), parts)
@@ -481,8 +481,8 @@ func checkTables(rank, perRank int, o Options) (errs []error) {
 			errs = append(errs, fmt.Errorf("rank %d owns part %d but has no table of its %d rows",
 				rank, p, rows))
 		case table != nil && int64(len(table)) != want:
-			errs = append(errs, fmt.Errorf("the table of part %d has %d bytes; %d rows of %d %s "+
-				"columns need %d",
+			errs = append(errs, fmt.Errorf("the table of part %d has %d bytes, but %d rows of %d "+
+				"%s columns need %d bytes",
 				p, len(table), rows, kind.Cols, kind.Type, want))
 		}
 	}

@@ -54,7 +54,7 @@ func (p *expected) Expect() ([]byte, []int, error) {
 			of := wanted[0]
 			if of < 0 || of > int64(x.rows) || n+of > int64(x.rows) {
 				return nil, nil, fmt.Errorf(
-					"exchange: rank %d wants %d rows of rank %d, which has %d; %s", r,
+					"exchange: rank %d wants %d rows of rank %d, which has only %d; %s", r,
 					of, x.rank, x.rows, cure)
 			}
 			n += of

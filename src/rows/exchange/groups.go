@@ -94,8 +94,8 @@ type Groups struct {
 }
 
 // List lists the groups of the remote vertices of p. After Locate it lists the groups of all remote
-// vertices, after Find those of the remote vertices that are not cached. It may run for many plans
-// at once. O(frontier + edges).
+// vertices, after Find only the groups of remote vertices that are not cached. It may run for many
+// plans at once. O(frontier + edges).
 func (x *Exchange) List(p *Plan, e *Edges, g *Groups) {
 	g.place = mem.Grow(g.place[:0], len(p.Parts))
 	for i := range g.place {
@@ -243,8 +243,9 @@ func (c *Chooser) kindOf(g *Groups, group int32) *costs {
 }
 
 // choose chooses rows and sums for the remote vertices of g. The row of vertex k is at hand if
-// slot[k] is not negative; if slot is empty, no row is at hand. The argument kept lists rows that
-// must come as rows. It gives their numbers among the rows that are not at hand.
+// slot[k] is not negative; if slot is empty, no row is at hand. The argument kept lists vertices
+// whose rows must come as rows, not in sums. It gives each by its index among the vertices whose
+// rows are not at hand.
 func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	c.misses = mem.Grow(c.misses[:0], len(g.alone))[:0]
 	c.needed = mem.Grow(c.needed[:0], len(g.alone))

@@ -25,8 +25,8 @@ func (x *Exchange) check(p *Plan) error {
 	landed := map[compute.RowRef]bool{}
 	land := func(at compute.RowRef) error {
 		if at.Table() < x.received || at.Table() >= len(p.Rows.Tables) || landed[at] {
-			return fmt.Errorf("exchange: a row lands in row %d of table %d, which is no place, or "+
-				"not its own", at.Row(), at.Table())
+			return fmt.Errorf("exchange: a row lands in row %d of table %d, but that is no "+
+				"place, or the place of another row", at.Row(), at.Table())
 		}
 		landed[at] = true
 		return nil
@@ -49,7 +49,8 @@ func (x *Exchange) check(p *Plan) error {
 		has := x.offsets[(r+1)*x.perRank] - x.offsets[r*x.perRank]
 		for _, id := range p.askIDs[next : next+p.askNumbers[r]] {
 			if id < 0 || int64(id) >= has {
-				return fmt.Errorf("exchange: row %d is asked of rank %d, which has %d", id, r, has)
+				return fmt.Errorf("exchange: row %d is asked of rank %d, but that rank has only "+
+					"%d rows", id, r, has)
 			}
 		}
 		next += p.askNumbers[r]

@@ -44,9 +44,9 @@ func (p *Plan) Vectors() (sent, got int64) {
 // ServedIDBytes returns the bytes of the ids by which other ranks have requested rows of this rank.
 func (p *Plan) ServedIDBytes() int64 { return int64(len(p.wantIDs)) * IDBytes }
 
-// Slot returns where p receives the row of the i-th vertex, or the sum that replaces it, as an
-// index among all rows and sums that p receives. It returns -1 if the row need not be received. It
-// may be called after Request.
+// Slot returns the index, among all rows and sums that p receives, of the row of the i-th vertex or
+// of the sum that replaces this row. It returns -1 if the row need not be received. Slot may be
+// called after Request.
 func (x *Exchange) Slot(p *Plan, i int) int {
 	ref := p.Rows.Of[i]
 	table := ref.Table() - x.received

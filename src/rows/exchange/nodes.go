@@ -50,11 +50,12 @@ type Node struct {
 // check returns an error unless Comm is the node of rank r of k.
 func (n *Node) check(r, k int) error {
 	if len(n.Of) != k {
-		return fmt.Errorf("nodes are given for %d ranks, but there are %d", len(n.Of), k)
+		return fmt.Errorf("nodes are given for %d ranks, but there are %d ranks", len(n.Of), k)
 	}
 	place, ranks := n.places(r)
 	if n.Comm.Rank() != place[r] || n.Comm.Size() != ranks {
-		return fmt.Errorf("rank %d is rank %d of %d on its node, and must be %d of %d", r,
+		return fmt.Errorf("rank %d is number %d of %d ranks on its node, but must be number %d "+
+			"of %d ranks", r,
 			n.Comm.Rank(), n.Comm.Size(), place[r], ranks)
 	}
 	return nil
@@ -70,7 +71,8 @@ func (n *Node) places(r int) (place []int, ranks int) {
 	return place, next[n.Of[r]]
 }
 
-// buying is the state of a rank whose node fetches as one.
+// buying is the state of a rank if the ranks of its node fetch as one: rows that several of them
+// want are requested once.
 type buying struct {
 	comm  comm.Comm
 	self  int    // place of this rank in the node
@@ -184,7 +186,8 @@ type purchase struct {
 	// [U] the rows that ranks want, each once, by owner; and how many there are of each owner [K].
 	union []graph.VertexID
 	each  []int
-	// [U] where each row of the union is received, in units, or ^slot of the buffer.
+	// [U] where this rank receives each row of the union, in units. A row that it has kept in slot
+	// s of the buffer has ^s instead.
 	start []int64
 	// [U] units of each row; start and size are empty if all rows have one size and none is kept.
 	size []int32
@@ -239,7 +242,9 @@ func (x *Exchange) sumUnits(asked []int64, rank int) (units int) {
 	return units
 }
 
-// bitBytes returns the bytes of what is told about n wanted rows.
+// bitBytes returns the number of bytes that the buyer sends along with n wanted rows: one bit for
+// each row, which says whether the row was fetched for the rank that wants it, and if buyers keep
+// rows, a second bit, which says whether the buyer had the row.
 func (b *buying) bitBytes(n int) int {
 	if b.keeps {
 		return 2 * ((n + 7) / 8)
@@ -372,7 +377,8 @@ func (x *Exchange) merge(p *Plan, f *finder, owner, k int) error {
 				id := int64(w.ids[i])
 				if id < 0 || first+id >= end {
 					return fmt.Errorf(
-						"exchange: rank %d of the node wants row %d of rank %d, which has %d; %s",
+						"exchange: rank %d of the node wants row %d of rank %d, but that rank "+
+							"has only %d rows; %s",
 						m, id, owner, end-first, cure)
 				}
 				place, isNew := f.find(uint32(first+id), len(w.union))
@@ -654,7 +660,8 @@ func ones(of []byte, n int) (count int) {
 	return count
 }
 
-// compact returns the counts of the given ranks, without those of others.
+// compact returns the counts of the ranks whose entry in ranks is 1, without the counts of other
+// ranks.
 func (x *Exchange) compact(of []int64, all []int64, ranks []int) []int64 {
 	of = mem.Grow(of[:0], len(all))[:0]
 	for r, talks := range ranks {

@@ -725,7 +725,7 @@ func TestDamagedWants(t *testing.T) {
 		return err
 	})
 	either := regexp.MustCompile(
-		`rank (0 is rank 0|1 is rank 1) of 2 on its node, and must be 0 of 1`)
+		`rank (0 is number 0|1 is number 1) of 2 ranks on its node, but must be number 0 of 1 ranks`)
 	if err == nil || !either.MatchString(err.Error()) {
 		t.Errorf("another node: %v", err)
 	}

@@ -136,7 +136,7 @@ func (x *Exchange) Keep(p *Plan, n, slot int) {
 		return
 	}
 	from := p.Landed(n)
-	// Received rows of several kinds have a table for each part, whose number gives the kind.
+	// With several kinds, received rows have one table per part, and the part gives the kind.
 	part := from.Table() - x.received
 	size := x.rowBytesOf(part)
 	copy(x.tables[x.tableOf(part)][slot*size:(slot+1)*size],

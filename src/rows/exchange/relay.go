@@ -31,7 +31,7 @@ import (
 // pass on to it.
 type relayed struct {
 	found []compute.RowRef // [planned] where the planned rows lie; empty without Relay
-	// Sums that edges read; their positions come after those of own rows and rows passed on.
+	// Sums that edges read; their positions follow the positions of own rows and of rows passed on.
 	sums  []compute.RowRef
 	own   int      // number of planned rows that the rank itself reads
 	parts []uint16 // [own + passed on] set by Share: the part of each row; else empty

@@ -87,8 +87,8 @@ func checkSparse(o *Options) error {
 		return errors.New("sparse rows must be of one kind, without Sums")
 	}
 	if int64(len(o.Ends)) != n+1 {
-		return fmt.Errorf("there are %d ends of sparse rows for %d vertices; there must be one "+
-			"more than vertices", len(o.Ends), n)
+		return fmt.Errorf("sparse rows have %d ends for %d vertices, but need one end more than "+
+			"vertices", len(o.Ends), n)
 	}
 	for v := range n {
 		if d := o.Ends[v+1] - o.Ends[v]; d < 0 || d > int64(o.Kinds[0].Cols) {

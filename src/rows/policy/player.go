@@ -55,13 +55,14 @@ func (h *History) Free() {
 type Player struct {
 	policy *Policy
 	setup  Setup
-	opens  *History     // the history from which Open reads (OpenBy); nil: that of Advance
-	cache  cache.Policy // nil until the policy is open
-	fed    int          // number of minibatches fed so far
-	next   int          // number of the next minibatch to decide about
-	held   int          // number of rows held before the first step
-	took   time.Duration
-	d      cache.Decision
+	// the history from which Open reads (OpenBy); if nil, Open reads the history of Advance
+	opens *History
+	cache cache.Policy // nil until the policy is open
+	fed   int          // number of minibatches fed so far
+	next  int          // number of the next minibatch to decide about
+	held  int          // number of rows held before the first step
+	took  time.Duration
+	d     cache.Decision
 }
 
 // NewPlayer makes the player of a policy. The player sets Setup.Ahead itself.

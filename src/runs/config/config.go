@@ -64,7 +64,7 @@ type Training struct {
 	Patience  int // validations without improvement after which training stops; 0: it never does
 }
 
-// Loss says how the loss differs from that of the task.
+// Loss says how the loss differs from the usual loss of the task.
 type Loss struct {
 	task.Objective
 	Balanced bool // weight of a class: training seeds / (classes * seeds of the class)

@@ -193,9 +193,9 @@ type interval struct {
 	openLo, openHi bool
 }
 
-// The function from returns the finite numbers that are at least lo, and the function above the
-// finite numbers that are above lo. The method upTo sets an upper bound that is in the interval,
-// and the method below one that is not.
+// from(lo) is the interval of all finite numbers x >= lo, and above(lo) that of all finite numbers
+// x > lo. The method upTo ends an interval at hi, included; the method below ends it at hi,
+// excluded.
 func from(lo float64) interval  { return interval{lo: lo, hi: math.Inf(1), openHi: true} }
 func above(lo float64) interval { i := from(lo); i.openLo = true; return i }
 

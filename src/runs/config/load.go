@@ -135,8 +135,8 @@ var gone = []string{"sample.kernel"}
 var before = map[string]string{"model.learned_scale": "1", "model.learned_unread": "keep"}
 
 // meansAsBefore sets the keys of the map before to its values if the config is a whole config of a
-// version that lacks these keys. A whole config is that of a run, or what `halognn config` prints.
-// A config with at least half of the keys counts as whole, because people give few keys.
+// version that lacks these keys. A whole config is the config of a run, or the output of `halognn
+// config`. A config with at least half of the keys counts as whole, because people give few keys.
 func (b *binder) meansAsBefore() {
 	if len(b.given) < len(b.keys)/2 {
 		return

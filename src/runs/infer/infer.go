@@ -445,8 +445,8 @@ type chunks struct {
 
 func (c *chunks) len() int { return len(c.bounds) - 1 }
 
-// The method at returns the range [lo, hi) of the vertices of chunk i. They are counted from the
-// first own vertex. The range is empty if i is the number of chunks.
+// The method at returns the range [lo, hi) of the vertices of chunk i, counted from the first own
+// vertex. If i is the number of chunks, the range is empty.
 func (c *chunks) at(i int) (lo, hi int) {
 	first := c.bounds[0]
 	return int(c.bounds[i] - first), int(c.bounds[min(i+1, c.len())] - first)

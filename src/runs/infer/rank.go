@@ -388,7 +388,8 @@ func (r *ranking) knowEdges() error {
 	}
 }
 
-// linksOf returns the partners of the vertices first to end-1 by links of any split, sorted.
+// linksOf returns, for each of the vertices first to end-1, its partners in the links of all
+// splits, in ascending order.
 func (r *ranking) linksOf(first, end graph.VertexID) byVertex {
 	var pairs [][2]graph.VertexID
 	for split := range graph.SplitNames {

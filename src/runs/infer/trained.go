@@ -258,9 +258,9 @@ func (m *Model) fit(s *shard.Shards) (*truth, error) {
 	}
 	if m.About["learned"] != "" {
 		if m.About["parts"] != s.Identity() {
-			return nil, fmt.Errorf("%s: the run %s has learned rows of the vertices of the parts "+
-				"that it was trained on, but these are other parts; give the parts of the run "+
-				"as data.parts", s.Dir, m.Run)
+			return nil, fmt.Errorf("%s: the learned rows of run %s belong to the parts that it "+
+				"was trained on, but data.parts names other parts; set data.parts to the parts "+
+				"of that run", s.Dir, m.Run)
 		}
 	} else if s.Schema.Typed() {
 		if err := m.fitTypes(s); err != nil {

@@ -1,8 +1,7 @@
 package record
 
-// Energy is what the nodes of a job used, by their own counters. Other jobs on a node count as
-// well. The numbers are those of the time since the last start. A number that was not measured is
-// null.
+// Energy is what the nodes of a job used, by their own counters. Other jobs on a node count too.
+// The numbers are those of the time since the last start. A number that was not measured is null.
 type Energy struct {
 	// processors, by RAPL
 	Packages Joules `json:"packages"`
@@ -24,9 +23,9 @@ type Joules struct {
 	Seeds *float64 `json:"joules_per_1000_seeds"`
 }
 
-// JoulesOf returns the energy of a run. The argument training is the energy of the training, and
-// inEpochs that of the epochs without evaluations. The argument seeds is the number of seeds in all
-// these epochs.
+// JoulesOf returns the energy of a run. The argument training is the energy of the whole training,
+// inEpochs is the energy of its epochs without evaluations, and seeds is the number of seeds of all
+// epochs.
 func JoulesOf(training, inEpochs float64, epochs, seeds int) Joules {
 	epoch, each := inEpochs/float64(epochs), 1000*inEpochs/float64(max(1, seeds))
 	return Joules{&training, &epoch, &each}

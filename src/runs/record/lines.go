@@ -30,7 +30,7 @@ type Step struct {
 	Accuracy *Metric `json:"accuracy,omitempty"`
 	// for links: of the training links among the minibatch's negatives, dropout on
 	MRR *Metric `json:"mrr,omitempty"`
-	// of writing: seconds since 1970
+	// when the line was written, in seconds since 1970
 	Time float64 `json:"time"`
 	// rank 0's wait for the minibatch
 	WaitSeconds float64 `json:"wait_seconds"`
@@ -47,7 +47,7 @@ type Epoch struct {
 	Epoch int `json:"epoch"`
 	// as in `epoch_seconds`
 	Seconds float64 `json:"seconds"`
-	// of writing: seconds since 1970
+	// when the line was written, in seconds since 1970
 	Time float64 `json:"time"`
 	// mean over the steps, weighted by seeds
 	Loss float64 `json:"loss"`
@@ -86,9 +86,9 @@ func Now() float64 { return float64(time.Now().UnixMilli()) / 1e3 }
 type Rank struct {
 	// rows received; where nodes fetch as one, a row counts for the first rank that wants it
 	Remote int64 `json:"remote_rows"`
-	// rows that it read to send or, with `exchange.sums`, to add
+	// rows that the rank read to send them or, with `exchange.sums`, to add them
 	Read int64 `json:"read_for_others"`
-	// share of its own epoch time
+	// waiting, as a share of the epoch time of the rank
 	WaitFraction float64 `json:"wait_fraction"`
 }
 
@@ -100,7 +100,7 @@ type Eval struct {
 	Epoch int `json:"epoch"`
 	// what the evaluation took
 	Seconds float64 `json:"seconds"`
-	// of writing: seconds since 1970
+	// when the line was written, in seconds since 1970
 	Time float64 `json:"time"`
 	// for links: every metric of the validation links
 	Links map[string]float64 `json:"valid_links,omitempty"`

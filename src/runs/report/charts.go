@@ -327,7 +327,7 @@ var phaseColors = map[string]int{
 var trainingPhases = []string{"forward", "backward", "shuffle", "sync", "update", "wait",
 	"save"}
 
-// phaseBars draws the phases of preparation beside those of training. Preparation for which
+// phaseBars draws the phases of preparation beside the phases of training. Preparation for which
 // training did not have to wait took no extra time. Source: MassiveGNN, Figure 9.
 func phaseBars(runs []*Run) *chart.Chart {
 	b := &chart.Bars{X: "s per epoch, mean of ranks", Tick: "the epoch"}

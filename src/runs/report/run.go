@@ -25,7 +25,7 @@ type Run struct {
 	Kernels values         // kernels of a metered run; otherwise nil
 	Epochs  []values
 	Evals   []values
-	// the steps as rank 0 recorded them; their loss, accuracy and seeds are those of all ranks
+	// the steps as rank 0 recorded them; their loss, accuracy and seeds are over all ranks
 	Steps columns
 
 	Damaged []string // damaged records, which are left out: file, line and error of each

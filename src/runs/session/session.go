@@ -177,7 +177,7 @@ func NewJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 }
 
 // newForwardJob makes the job of a trained model on parts that may have no labels. If the model's
-// number of classes is not set, it is that of the parts.
+// number of classes is not set, it is taken from the parts.
 func newForwardJob(s *shard.Shards, spec job.Spec) (*job.Job, error) {
 	if spec.Model.Out == 0 {
 		spec.Model.Out, spec.Model.Task = s.Classes, s.Task

@@ -309,9 +309,9 @@ func (r *run) lookAtValidation() (err error) {
 	}
 	if why := r.s.Metric.Why(&r.valid); why != "" && r.training.Patience > 0 {
 		return comm.AgreedOn(r.s.Comm,
-			fmt.Errorf("%s: train.patience is %d, but no validation can be better than another: "+
-				"the validation split gives no %s (%s); set train.patience=0, or import the "+
-				"graph with another split", r.s.Shards.Dir, r.training.Patience,
+			fmt.Errorf("%s: train.patience=%d compares validations, but the validation split "+
+				"gives no %s (%s); set train.patience=0, or import the graph with another split",
+				r.s.Shards.Dir, r.training.Patience,
 				r.s.Metric.Name, why))
 	}
 	return nil

@@ -25,7 +25,7 @@ func (r *run) finish(ctx context.Context) error {
 	if err := fault.At(fault.Finish, r.s.Comm.Rank(), -1, -1); err != nil {
 		return err
 	}
-	// computed before the best weights replace those of the last step
+	// computed before the best weights replace the weights of the last step
 	weights := r.digest()
 	rows, err := r.learnedDigest()
 	if err != nil {

@@ -64,7 +64,7 @@ func (r *run) nearState() *checkpoint.Nearness {
 		Adapted: r.Adapted}
 }
 
-// restoreNearness sets the state from that of a checkpoint.
+// restoreNearness sets the state to the state in a checkpoint.
 func (r *run) restoreNearness(s *checkpoint.Nearness) {
 	if s != nil {
 		r.factor = job.Factor{Value: s.Factor, Before: s.Before, Fixed: s.Fixed}

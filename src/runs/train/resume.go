@@ -38,12 +38,13 @@ func (r *run) fits(c *checkpoint.Checkpoint) error {
 			"of %d ranks; start %d ranks (with sample.batch_scope=global any number of ranks "+
 			"can continue a run)", c.Path, s.Ranks, r.s.Comm.Size(), s.Ranks)
 	case s.Near.Digest() != r.held:
-		return fmt.Errorf("%s was made by ranks that held other rows, on their nodes or in "+
-			"their caches, and the draws of sample.locality depend on these; give the number of "+
-			"ranks, run.ranks_per_node and cache.* with which the run began", c.Path)
+		return fmt.Errorf("%s was made by ranks that held other rows, on their nodes or in their "+
+			"caches, and the draws of sample.locality depend on the rows that ranks hold; use "+
+			"the same number of ranks, run.ranks_per_node and cache.* as when the run began",
+			c.Path)
 	case s.StepsPerEpoch != r.steps():
-		return fmt.Errorf("%s has %d steps an epoch, but the run has %d; undo changes "+
-			"of its config.yaml", c.Path, s.StepsPerEpoch, r.steps())
+		return fmt.Errorf("%s was made with %d steps an epoch, but the run now has %d; undo the "+
+			"changes to config.yaml", c.Path, s.StepsPerEpoch, r.steps())
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (r *run) mark(p trace.Phase, item int, began moment) {
 	r.s.Watch.Alive()
 }
 
-// count adds the rows of a minibatch, whose counts must add up, and the time of preparing it.
+// count checks and adds the row counts of a minibatch, and adds the time of preparing it.
 func (r *run) count(m *parallel.Minibatch) error {
 	c, err := r.s.Strategy.Counters(m)
 	if err != nil {

@@ -464,8 +464,9 @@ func (j *Job) Owned(ranks []int) (own []access.Range) {
 // Steps returns the number of optimiser updates in an epoch.
 func (j *Job) Steps() int { return j.Streams.Steps() }
 
-// Rates returns the learning rates of an update, counted from 0 at the beginning of the run: that
-// of the weights, and that of learned rows, which follows the same schedule from its own base.
+// Rates returns the learning rates of an update, counted from 0 at the beginning of the run: the
+// rate of the weights, and the rate of learned rows, which follows the same schedule from its own
+// base.
 func (j *Job) Rates(update int) (weights, rows float64) {
 	weights = j.Schedule.LR(update, j.Epochs*j.Steps())
 	return weights, j.Learned.LR * (weights / j.Schedule.Base)

@@ -26,8 +26,9 @@ type Adaption struct {
 	Edges        float64 // sampled edges/s that a rank draws and trains on; > 0
 }
 
-// Clash returns an error for every two settings that contradict each other. The argument reads says
-// whether the model reads neighbours. If it does not, the factor is not used.
+// Clash returns an error for each pair of settings that contradict each other. The argument reads
+// says whether the model reads neighbours. If it does not, the factor is not used, so Adapts may be
+// set without Favour.
 func (l *Locality) Clash(reads bool) (errs []error) {
 	if reads && l.Adapts && !l.Favours() {
 		errs = append(errs, fmt.Errorf(

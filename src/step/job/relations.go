@@ -46,7 +46,7 @@ func ParseRelationFanouts(text string, layers int) (all []NamedFanouts, err erro
 // relation may be named without its types if its name is unique.
 func relationFanouts(text string, fanouts []int, s *graph.Schema) ([][]int, error) {
 	if !s.Typed() {
-		return nil, fmt.Errorf("%q: the graph has no relations; leave it out", text)
+		return nil, fmt.Errorf("%q names relations, but the graph has none; leave it out", text)
 	}
 	named, err := ParseRelationFanouts(text, len(fanouts))
 	if err != nil {

@@ -64,9 +64,10 @@ func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	}
 	switch {
 	case o.Shuffles == ShuffleDirect && queue == nil && o.Gradients != nil && o.Comm.Size() > 1:
-		return nil, fmt.Errorf("%w as compute.shuffles: direct requires: rows would travel as "+
-			"gradients do, and these travel by %s; set compute.shuffles: auto, or set "+
-			"compute.gradients: nccl or mpi and leave out train.gradient_dtype: bf16", ErrTransport,
+		return nil, fmt.Errorf("%w as compute.shuffles=direct requires, because rows would "+
+			"travel in the same way as gradients, which travel by %s; set compute.shuffles=auto, "+
+			"or set compute.gradients to nccl or mpi and leave out train.gradient_dtype=bf16",
+			ErrTransport,
 			o.Gradients.Transport())
 	case queue == nil || o.Shuffles == ShuffleStaged:
 		return &throughHosts{comm: c, device: device}, nil

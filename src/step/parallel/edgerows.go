@@ -30,7 +30,7 @@ type withEdgeRows struct {
 	topology *sample.Topology
 }
 
-// edgesOf are a minibatch's features of edges.
+// edgesOf holds the edge features of a minibatch.
 type edgesOf struct {
 	ids   []graph.VertexID // positions of the sampled edges in the topology, hop by hop
 	once  []graph.VertexID // the distinct values of ids, ascending, whose rows are fetched

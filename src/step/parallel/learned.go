@@ -70,9 +70,11 @@ type learnedOf struct {
 // ofLearned is a vertex type whose rows are learned.
 type ofLearned struct {
 	kind int
-	// Index in ids of the type's first vertex (first), and number of its vertices.
+	// The field first is the index in ids of the type's first vertex, and vertices is the number of
+	// the type's vertices.
 	first, vertices int
-	// Index of the type's first row in the input of all types (lo), and number of its rows (read).
+	// The field lo is the index of the type's first row in the input of all types, and read is the
+	// number of the type's rows.
 	lo, read int
 	at       int // index of the type's first row in the input of learned types
 }

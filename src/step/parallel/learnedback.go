@@ -41,7 +41,9 @@ func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
 	clear(r.indptr)
 	edges := 0
 	r.each(e, func(slot, _ int32, _ float32) { r.indptr[slot+1]++; edges++ })
-	next := int64(0) // indptr[s+1] is where s writes next; in the end it is where s ends
+	// indptr[s+1] is where the next entry of segment s is written. When all entries are written, it
+	// is the end of segment s.
+	next := int64(0)
 	for s := range n {
 		next, r.indptr[s+1] = next+r.indptr[s+1], next
 	}

@@ -69,7 +69,8 @@ func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
 		}
 		s.indptr[base+int(at[own])]++
 	})
-	// indptr[i] is where vertex own[i-1] writes next; in the end, where its list ends.
+	// indptr[i] is where the next gradient of vertex own[i-1] is written. When all are written, it
+	// is the end of the list of this vertex.
 	for i := base + 1; i < len(s.indptr); i++ {
 		next, s.indptr[i] = next+s.indptr[i], next
 	}

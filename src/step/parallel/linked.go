@@ -30,7 +30,7 @@ type linked struct {
 // bucket is a layer's gradients, cut into slices. Element r of an array is the slice sent to rank
 // r, or received from it.
 type bucket struct {
-	all, own          []float32   // all: the gradients; own: this rank's slice of them
+	all, own          []float32   // all: the gradients; own: this rank's slice of the gradients
 	slices            []float32   // this rank's slice of the gradients of every rank
 	toOwners, fromAll [][]float32 // slices before they are added: sent to owners, received from all
 	toAll, fromOwners [][]float32 // slices after they are added: sent to all, received from owners

@@ -28,7 +28,7 @@ type errand struct {
 	told    chan<- error
 }
 
-// sliceTransport moves slices between the devices of all ranks: compute.Links, or messages.
+// sliceTransport moves slices between the devices of all ranks, by compute.Links or by messages.
 type sliceTransport interface {
 	Exchange(send, recv [][]float32) error
 	Wait(a compute.Event) error

@@ -68,7 +68,7 @@ func (s *mover) leave(pass trace.Phase, phases Phases) {
 	phases.Begin(pass)
 }
 
-// rows returns a matrix for rows under way, in memory that grows as needed.
+// rows returns a matrix for rows in transit between ranks, in memory that grows as needed.
 func (s *mover) rows(memory *[]float32, of compute.Elements, rows, cols int) (compute.Matrix,
 	error) {
 	err := growOn(s.device, memory, of.Floats(rows*cols), s.device.Alloc, s.device.Free)

@@ -118,7 +118,7 @@ type pushed struct {
 	block    graph.Block
 	weights  []float32
 	groups   graph.Grouper
-	hop      nn.Hop // the merged hop, made of these arrays
+	hop      nn.Hop // the merged hop, made of the arrays above
 }
 
 func (x *pushed) bytes() int64 {
@@ -172,7 +172,7 @@ func (p *columnRows) pack(m *Minibatch) error {
 			x.ones[r] = 1
 		}
 	}
-	// A model without neighbours has no edges, and the seeds are what it reads.
+	// A model without neighbours has no edges, and reads only the seeds.
 	h := nn.Hop{Sources: len(s.Frontier), Destinations: len(s.Frontier)}
 	if len(s.Blocks) > 0 {
 		h = m.edges.Hop(s, 0, p.needs, false)

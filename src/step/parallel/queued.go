@@ -125,8 +125,8 @@ func (s *Strategy) Queue(m *Minibatch, endsStep bool, phases Phases) (*Queued, e
 	return q, nil
 }
 
-// Settle waits until the device has done the step as far as the sums of its gradients, and returns
-// the step's result.
+// Settle waits until the device has computed the step up to and including the sums of gradients,
+// and returns the step's result.
 func (q *Queued) Settle() (t Trained, err error) {
 	o := &q.strategy.o
 	if err := o.Gradients.WaitFor(q.arrived); err != nil {

@@ -6,9 +6,9 @@ import (
 	"halognn/src/rows/exchange"
 )
 
-// route is how rows of one sort, of vertices, edges or learned ones, come to a minibatch that has
-// planned which it requests. If the ranks of a node fetch as one, the node's stages enclose those
-// of all ranks:
+// route is the way by which rows of one sort (feature rows, rows of edges or learned rows) come to
+// a minibatch that has planned which rows it requests. If the ranks of a node fetch as one, the
+// node's stages enclose those of all ranks:
 //
 //	        node             all ranks                    node
 //	plan ─> wants, unite ──> ids, slice, rows ──> pass on, share

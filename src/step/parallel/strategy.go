@@ -126,7 +126,7 @@ func (s *Strategy) bound() {
 	}
 }
 
-// closeAfter frees what has been made of a strategy when making it has failed with err.
+// closeAfter frees the parts of a strategy that were made before the next one failed with err.
 func (s *Strategy) closeAfter(err error) error {
 	if s.draw != nil {
 		err = errors.Join(err, s.draw.close())

@@ -39,7 +39,7 @@ type Auto struct {
 	left   int     // number of epochs left of that trial
 
 	// State of the epoch under way.
-	steps []float64 // seconds from the end of one step to that of the next
+	steps []float64 // seconds from the end of one step to the end of the next
 	last  time.Time // the end of the previous step
 	begun time.Time
 	part  bool // a restart cut the epoch, so it does not count as a trial

@@ -28,7 +28,7 @@ type DeviceRows struct {
 	Rank int `json:"rank"`
 	// rows of its parts or, with `parallel.mode: push-pull`, of all parts, of its columns
 	Own int64 `json:"own_rows"`
-	// rows of these in device memory
+	// how many of `own_rows` are in device memory
 	Resident int64 `json:"resident_rows"`
 	// how these were chosen
 	Order string `json:"order"`

@@ -31,7 +31,7 @@ type groupCache struct {
 	first, end int // range of the rank's own rows; the last ones may be vacant
 }
 
-// vacant stands for the vertex in a row of the table that holds none.
+// vacant is the vertex number stored for a row of the table that holds no vertex's row.
 const vacant graph.VertexID = -1
 
 // Row implements exchange.Cache.

@@ -147,7 +147,7 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err
 // begin at row first. Collective.
 func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []byte, first int,
 	own []byte, refs []compute.RowRef) (peer, bus float64, err error) {
-	// The cache has the first table number that no part has.
+	// Tables 0 to Parts-1 are those of the parts, and the next one is the cache.
 	cached := s.shards().Parts
 	for i, ref := range refs {
 		refs[i] = compute.MakeRowRef(cached, ref.Row())

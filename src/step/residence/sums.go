@@ -164,7 +164,8 @@ func (s *Store) countSums(at Position, n int, c *SumsChoice) error {
 	return fault
 }
 
-// learnedCounter makes the counter of the rank's learned rows, or returns nil if owners add none.
+// learnedCounter makes the counter of the rank's learned rows, or returns nil if owners do not add
+// up learned rows for other ranks.
 func (s *Store) learnedCounter(t *sample.Topology) (*parallel.LearnedCounter, error) {
 	if s.Job.LearnedSums() == nil {
 		return nil, nil

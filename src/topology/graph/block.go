@@ -56,11 +56,11 @@ func (b *Block) Validate() error {
 	case len(b.Ends) == 0 && len(b.Indptr) != b.NumDst+1:
 		return fmt.Errorf("block indptr has %d entries, want %d", len(b.Indptr), b.NumDst+1)
 	case b.Indptr[0] != 0 || b.Indptr[b.NumRows()] != int64(len(b.Indices)):
-		return fmt.Errorf("block indptr runs from %d to %d, want 0 to %d", b.Indptr[0],
+		return fmt.Errorf("block indptr runs from %d to %d, but must run from 0 to %d", b.Indptr[0],
 			b.Indptr[b.NumRows()], len(b.Indices))
 	case len(b.Ends) > 0 && (len(b.Targets) != b.NumRows() ||
 		int(b.Ends[len(b.Ends)-1]) != b.NumRows()):
-		return fmt.Errorf("block of %d rows has %d targets, and its relations end at row %d",
+		return fmt.Errorf("block has %d rows, but %d targets, and relations that end at row %d",
 			b.NumRows(), len(b.Targets), b.Ends[len(b.Ends)-1])
 	}
 	for d := range b.NumRows() {

@@ -18,9 +18,9 @@ func (e Edge) Src() VertexID { return VertexID(e >> 32) }
 // Dst returns the vertex the edge enters.
 func (e Edge) Dst() VertexID { return VertexID(uint32(e)) }
 
-// firstChunk is the number of edges of the first chunk of a Builder, and largestChunk that of the
-// largest. Each chunk is twice as long as the one before, up to 64 MiB, so that little memory goes
-// unused.
+// firstChunk is the number of edges of the first chunk of a Builder, and largestChunk is the number
+// of edges of its largest chunk. Each chunk is twice as long as the one before, up to 64 MiB, so
+// that little memory goes unused.
 const (
 	firstChunk   = 1 << 12
 	largestChunk = 1 << 23

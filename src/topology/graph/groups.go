@@ -51,7 +51,8 @@ func (g *Grouper) segment(indices []int32, weights []float32, part []uint16) {
 		mixed = mixed || p < last
 		last = p
 	}
-	// the edges are in order already; usual if the destination's part holds most of its neighbours
+	// the edges are in order already, as is usual if the destination's part holds most of its
+	// neighbours
 	if !mixed {
 		for k := len(indices) - 1; k > 0; k-- {
 			if part[indices[k]] != part[indices[k-1]] {

@@ -136,8 +136,8 @@ func (b *Builder) Carry(g *CSC, given func(i int, at int64), alone func(at, reve
 	}
 }
 
-// Find returns the position of the edge src -> dst in Indices, or -1. Rows must be in ascending
-// order.
+// Find returns the position of the edge src -> dst in Indices, or -1 if there is no such edge. The
+// in-neighbours of each vertex must be in ascending order.
 func (g *CSC) Find(src, dst VertexID) int64 {
 	at, found := slices.BinarySearch(g.InNeighbours(dst), src)
 	if !found {

@@ -35,8 +35,8 @@ func (d Edges) TotalWeight() int64 {
 	return total
 }
 
-// Transpose returns the same edges seen from their other ends, by counting sort, outside the Go
-// heap until Free.
+// Transpose returns the same edges seen from their other ends: in-edges become out-edges, and the
+// reverse. It uses a counting sort. The result lies outside the Go heap until Free.
 func (d Edges) Transpose() Edges {
 	n := len(d.Indptr) - 1
 	t := Edges{mem.Make[int64](n + 1), mem.Make[graph.VertexID](len(d.Indices)),

@@ -18,7 +18,7 @@ type PartReport struct {
 	Train    int64 `json:"train"` // training seeds
 	Eval     int64 `json:"eval"`  // validation and test vertices
 	Edges    int64 `json:"edges"` // in-edges of its vertices
-	Cut      int64 `json:"cut"`   // those of its in-edges that come from another part
+	Cut      int64 `json:"cut"`   // how many of these in-edges come from another part
 	Halo     int64 `json:"halo"`  // distinct remote vertices with an edge into it
 }
 
@@ -60,10 +60,11 @@ type Sampled struct {
 	Seed        uint64 `json:"seed"`
 	Minibatches int    `json:"minibatches"`
 	Edges       int64  `json:"edges"` // of all minibatches
-	// the share of them whose ends lie in different parts
+	// the share of these edges whose ends lie in different parts
 	CrossEdges float64 `json:"cross_edges"`
-	// [L], the input layer first: edges of the part with the most over the mean, in the mean over
-	// the minibatches, and in the worst
+	// [L], the input layer first: the edges of the part with the most edges, divided by the mean
+	// over the parts. Imbalance is the mean of this ratio over the minibatches, WorstImbalance its
+	// maximum.
 	Imbalance      []float64 `json:"imbalance"`
 	WorstImbalance []float64 `json:"worst_imbalance"`
 }

@@ -128,8 +128,9 @@ func (l *load) move(part []int32, v, from, to int) {
 	part[v] = int32(to)
 }
 
-// worst returns the part, of those that are not stuck, that exceeds a limit most in proportion to
-// the mean, and the constraint of that limit. The part is -1 if none exceeds a limit.
+// worst looks at the parts that are not stuck. It returns the part that exceeds a limit most, in
+// proportion to the mean, and the constraint of that limit. If no part exceeds a limit, the part is
+// -1.
 func (l *load) worst(stuck []bool) (part, constraint int) {
 	part, most := -1, 0.0
 	for i, sum := range l.sum {

@@ -90,8 +90,8 @@ func (s *stream) binomial(n int64, p float64) int64 {
 }
 
 // invert draws a binomial number by inversion: it subtracts the probabilities of 0, 1, ...
-// successes from one random number until nothing is left. at is the probability of k, from which
-// that of k+1 follows.
+// successes from one random number until nothing is left. The variable at is the probability of k,
+// from which the probability of k+1 follows.
 func (s *stream) invert(n int64, p float64) (k int64) {
 	odds := p / (1 - p)
 	all := float64(float64(n+1) * odds)

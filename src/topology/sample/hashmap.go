@@ -16,7 +16,7 @@ type hash struct {
 	table   []uint64
 	shift   int
 	version uint64
-	// number of bits by which vertex * random.Golden is shifted right to give the vertex's slot
+	// the slot of a vertex is vertex * random.Golden, shifted right by this number of bits
 	slots int
 }
 

@@ -28,7 +28,7 @@ const chunkEdges = 2048
 //	number   table, rows, frontier       finds all entries in the cache (vertexMap)
 type hop struct {
 	topology *Topology
-	rows     []int64 // row pointers; rows[0] is that of the vertex first
+	rows     []int64 // row pointers; rows[0] belongs to the vertex first
 	first    graph.VertexID
 	vertices []graph.VertexID // [n] the destinations or, with relations, their columns
 	original []int32          // [n] original ids of the destinations

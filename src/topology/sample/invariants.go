@@ -59,7 +59,7 @@ func (s *Fused) checkDrawn(b *graph.Block, fanout int, frontier []graph.VertexID
 			want = min(want, int64(fanout))
 		}
 		if got := b.Indptr[d+1] - b.Indptr[d]; got != want {
-			return fmt.Errorf("vertex %d has %d drawn edges, not %d", v, got, want)
+			return fmt.Errorf("vertex %d has %d drawn edges, but needs %d", v, got, want)
 		}
 	}
 	return nil
@@ -68,7 +68,8 @@ func (s *Fused) checkDrawn(b *graph.Block, fanout int, frontier []graph.VertexID
 // inverse returns an error unless the transpose has every edge of the block once, at its source.
 func inverse(b *graph.Block, t *graph.BlockTranspose) error {
 	if len(t.Indptr) != b.NumSrc+1 || len(t.Edges) != b.NumEdges() {
-		return fmt.Errorf("a transpose of %d rows and %d edges, of %d sources and %d edges",
+		return fmt.Errorf("the transpose has %d rows and %d edges, but the block has %d sources "+
+			"and %d edges",
 			len(t.Indptr)-1, len(t.Edges), b.NumSrc, b.NumEdges())
 	}
 	seen := make([]bool, b.NumEdges())

@@ -51,15 +51,15 @@ func TestAMinibatchIsCheckedWhenDrawn(t *testing.T) {
 func TestAMinibatchIsChecked(t *testing.T) {
 	spec := Neighbours(3, 2)
 	for words, damage := range map[string]func(*Minibatch){
-		"":                   func(*Minibatch) {},
-		"or twice":           func(mb *Minibatch) { mb.Frontier[1] = 0 },
-		"outside the graph":  func(mb *Minibatch) { mb.Frontier[1] = 100 },
-		"has original id":    func(mb *Minibatch) { mb.Original[1]++ },
-		"block edge 2 has":   func(mb *Minibatch) { mb.Blocks[1].Indices[2] = -1 },
-		"sources and":        func(mb *Minibatch) { mb.Blocks[1].NumSrc++ },
-		"drawn edges, not 2": func(mb *Minibatch) { mb.Blocks[0].Indptr[1]-- },
-		"drawn edges, not 3": func(mb *Minibatch) { mb.Blocks[1].Indptr[1]-- },
-		"a transpose of": func(mb *Minibatch) {
+		"":                         func(*Minibatch) {},
+		"or twice":                 func(mb *Minibatch) { mb.Frontier[1] = 0 },
+		"outside the graph":        func(mb *Minibatch) { mb.Frontier[1] = 100 },
+		"has original id":          func(mb *Minibatch) { mb.Original[1]++ },
+		"block edge 2 has":         func(mb *Minibatch) { mb.Blocks[1].Indices[2] = -1 },
+		"sources and":              func(mb *Minibatch) { mb.Blocks[1].NumSrc++ },
+		"drawn edges, but needs 2": func(mb *Minibatch) { mb.Blocks[0].Indptr[1]-- },
+		"drawn edges, but needs 3": func(mb *Minibatch) { mb.Blocks[1].Indptr[1]-- },
+		"the transpose has": func(mb *Minibatch) {
 			mb.Transposes[1].Indptr = mb.Transposes[1].Indptr[:2]
 		},
 		// An edge of source 2 in place of the one of source 1, and of another of source 2.

@@ -366,8 +366,9 @@ func (d *drawer) drawLeast(h *hop, lo, hi int) int {
 	return n
 }
 
-// chooseBelow sets pos to the positions of the neighbours of destination i whose numbers are below
-// its bounds. There are len(pos) of them, as countBelow has found.
+// chooseBelow writes into pos the positions of the neighbours of destination i whose random numbers
+// are below the bounds of i. It expects len(pos) such neighbours, the number that countBelow has
+// found.
 func (d *drawer) chooseBelow(pos []int64, h *hop, i int) {
 	b, n := h.bounds(i), 0
 	for _, c := range d.candidates(h, i, max(b.near, b.others)) {

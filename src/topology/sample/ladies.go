@@ -86,8 +86,8 @@ func (s *layer) bytes() int64 {
 	return s.wide.Bytes() + int64(cap(s.mass))*8 + int64(cap(s.number)+cap(s.inverse))*4
 }
 
-// Sample implements Sampler. It reads all in-edges of the destinations of each hop, and numbers
-// their sources: the cost of a fanout of All.
+// Sample implements Sampler. It reads all in-edges of the destinations of each hop and assigns
+// numbers to their sources, so it costs as much as a fanout of All.
 func (s *Ladies) Sample(mb *Minibatch, seeds []graph.VertexID, key Key) error {
 	return s.sampleBy(s.fused.options.Spec, mb, seeds, key)
 }

@@ -162,7 +162,7 @@ func (c *choices) list(of *graph.Columns, kind int, lo, hi graph.VertexID) {
 	})
 }
 
-// The method at returns the n-th of the choices, counted from 0.
+// The method at returns choice number n, counted from 0.
 func (c *choices) at(n int) graph.VertexID {
 	i, _ := slices.BinarySearch(c.ends, n+1)
 	if i > 0 {
@@ -365,13 +365,13 @@ func (l *Links) source(stream int) (ends []graph.VertexID, perStep float64) {
 // MostLeftOut returns the largest number of edges that a minibatch may leave out.
 func (l *Links) MostLeftOut() int64 { return 2 * int64(l.streams.maxNumbers()) }
 
-// Excludes reports whether minibatches leave out the edges that are their links.
+// Excludes reports whether a minibatch leaves out the edges that are also its links.
 func (l *Links) Excludes() bool { return l != nil && l.options.Exclude }
 
 // leftOut lists the edges that vertices of a frontier leave out. Only seeds leave edges out, and
 // they come first in every frontier.
 type leftOut struct {
-	// [n+1] sources of the edges that vertex i leaves out: from[start[i]:start[i+1]]
+	// [n+1] from[start[i]:start[i+1]] are the sources of the edges that vertex i leaves out
 	start []int32
 	from  []graph.VertexID // sources, ascending for each vertex
 }
@@ -490,9 +490,9 @@ func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID,
 // clear makes all destinations draw from whole rows.
 func (k *skips) clear() { k.start, k.place, k.first = append(k.start[:0], 0), k.place[:0], 0 }
 
-// column finds the edges of a column of destination d that the minibatch leaves out, and adds their
-// places in the row to k. If it leaves out all edges of the column, column adds nothing and returns
-// false, so that the hop has no row for this column.
+// The method column finds the edges of one column of destination d that the minibatch leaves out,
+// and adds their places in the row to k. It returns whether any edge of the column remains. If none
+// remains, it adds nothing to k, and the hop has no row for this column.
 func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool {
 	row := t.row(column)
 	if len(k.list.start) == 0 {

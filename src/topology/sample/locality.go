@@ -46,7 +46,8 @@ func NewNear(spec Spec, vertices, edges int) (n Near) {
 	return n
 }
 
-// edgeWords returns the number of words of a set of Near.Edges, for the given number of edges.
+// edgeWords returns the number of words of one bit set in Near.Edges, for the given number of
+// edges.
 func edgeWords(edges int) int { return (edges+63)/64 + 1 }
 
 // MarkEdges computes the words [lo,hi) of Edges from Vertices. For each hop it reads the edges of
@@ -144,8 +145,8 @@ func farStream(hop uint64, original int32) stream {
 	return vertexStream(random.Mix(hop^random.Golden), original)
 }
 
-// prefer sets which edges the hop draws likelier, a set of Near.Edges, and by which factor. The set
-// is nil if all edges are alike.
+// prefer sets the edges that the hop draws with a higher probability (near, one bit set of
+// Near.Edges) and the factor of this probability. The set is nil if all edges are alike.
 func (h *hop) prefer(near []uint64, favour float64) {
 	if h.near, h.favour = near, favour; near != nil {
 		h.nearDegree = mem.Grow(h.nearDegree, len(h.vertices))
@@ -165,8 +166,8 @@ func (h *hop) marks(i int, k int64) uint64 {
 	return word
 }
 
-// countNear counts the near neighbours of destinations [lo,hi). It makes no draws, so that the
-// reads of their marks overlap.
+// countNear counts the near neighbours of destinations [lo,hi). It is a pass without draws, so that
+// the processor can overlap its reads of the marks of many destinations.
 func (h *hop) countNear(lo, hi int) {
 	for i := lo; i < hi; i++ {
 		near := int64(0)

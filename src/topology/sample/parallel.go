@@ -17,9 +17,11 @@ type worker struct {
 	drawer
 	// run does the phase and reports to Fused.wait. It is made once, so that starting it allocates
 	// nothing.
-	run   func()
-	err   error
-	count int // number of edges or new vertices of its range; later, of all earlier ranges
+	run func()
+	err error
+	// number of edges or new vertices of the worker's range; later, their number in all earlier
+	// ranges
+	count int
 }
 
 func newWorker(s *Fused, i int) worker {

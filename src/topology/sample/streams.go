@@ -26,7 +26,7 @@ type SeedScope int
 
 // The scopes of a shuffle.
 const (
-	SeedsLocal  SeedScope = iota // a stream keeps its own seeds, which are those of its part
+	SeedsLocal  SeedScope = iota // each stream has the seeds of its own part
 	SeedsGlobal                  // one permutation over all seeds; needs a replicated topology
 )
 

@@ -1,5 +1,5 @@
-// Package memtest limits the time and memory of a call in a test, such as that of a reader given a
-// file with arbitrary content. It also frees the arrays of a test.
+// Package memtest limits the time and memory of a call in a test, such as the call of a reader for
+// a file with arbitrary content. It also frees the arrays of a test.
 package memtest
 
 import (

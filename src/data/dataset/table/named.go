@@ -253,8 +253,9 @@ func (t *Named) Narrow(want string) error {
 			"networkx.write_weighted_edgelist", ErrValue)
 	}
 	if t.under > 1 {
-		return t.Errorf("%w: %.60q is one field, and the next rows have %d; if it is a title or "+
-			"a count of rows, remove it: tail -n +%d FILE > NEW", ErrValue, row[0], t.under,
+		return t.Errorf("%w: %.60q is a row of one field, but the next rows have %d fields; if "+
+			"it is a title or a count of rows, remove it with tail -n +%d FILE > NEW",
+			ErrValue, row[0], t.under,
 			max(1, t.begun)+1)
 	}
 	return t.Errorf("%w: there is one column, but there must be at least two, %s, separated by "+

@@ -282,7 +282,7 @@ func sparseProducts(b *bench, rows, cols, out, degree int) []result {
 	x, s := make([]sum, rows*cols), b.segments(rows, cols, degree)
 	for r := range rows {
 		stored.Of[r] = compute.MakeRowRef(0, int(s.Indptr[r]))
-		// some columns come twice in a row, and their values are added
+		// a sparse row may list a column twice; the values are then added
 		for _, c := range s.Indices[s.Indptr[r]:s.Indptr[r+1]] {
 			v := float32(b.random.NormFloat64())
 			x[r*cols+int(c)].add(float64(v))

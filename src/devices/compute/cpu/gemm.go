@@ -14,7 +14,7 @@ const (
 	GEMMGo       = "go"
 )
 
-// gemmWords lists the names of these libraries, the preferred one first.
+// gemmWords lists the names of the libraries for matrix products, the preferred one first.
 var gemmWords = []string{GEMMOneDNN, GEMMOpenBLAS, GEMMGo}
 
 // gemmName returns name or, if that is empty, the value of HALOGNN_GEMM. If the result is empty,

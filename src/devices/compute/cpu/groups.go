@@ -24,8 +24,8 @@ type groupProduct struct {
 }
 
 // groupTile is a range of rows of one group. It stores its sum of products in the partial sums,
-// beginning at the index in the field at. If this is below 0, it stores the sum as that of the
-// group.
+// beginning at the index in the field at. If the field at is below 0, it stores the sum as the sum
+// of the whole group.
 type groupTile struct{ group, lo, hi, at int }
 
 // GroupMatMul implements compute.Device.

@@ -71,7 +71,7 @@ func (d *Device) LayerNormBackward(dx compute.Matrix, dgamma, dbeta []float32, d
 func (a *layerNormBackward) tile(d *Device, lo, hi int) {
 	dx, x := a.dx.RowsAt(lo, hi), a.x.RowsAt(lo, hi)
 	dy := a.behind.widened(d, lo, hi)
-	// partial sums of the gradient of gamma, followed by those of beta
+	// partial sums of the gradient of gamma, followed by partial sums of the gradient of beta
 	sums := d.partials(lo, 2*x.Cols)
 	rows, cols := size(x)
 	C.halognn_layer_norm_backward(d.level, floats(dx.Data), floats(sums[:x.Cols]),
@@ -143,7 +143,7 @@ type batchNormSums struct {
 
 func (a *batchNormSums) tile(d *Device, lo, hi int) {
 	dy, x := a.behind.widened(d, lo, hi), a.x.RowsAt(lo, hi)
-	// partial sums of the gradient of gamma, followed by those of beta
+	// partial sums of the gradient of gamma, followed by partial sums of the gradient of beta
 	sums := d.partials(lo, 2*x.Cols)
 	rows, cols := size(x)
 	C.halognn_batch_norm_sums(d.level, floats(sums[:x.Cols]), floats(sums[x.Cols:]), rows, cols,

@@ -78,7 +78,8 @@ func (d *Device) rounds(rounded bool) C.int {
 	return d.dropped()
 }
 
-// complete sets y to the completed rows x, in separate launches. y may be x.
+// complete applies the completion c to the rows of x and stores the results in y, in separate
+// launches. The matrix y may be x.
 func (d *Device) complete(kernel string, y, x compute.Matrix, c compute.Completion) {
 	n := c.Own.Rows
 	then := C.halognn_cuda_then{scale: 1, dropped: d.rounds(c.Rounded)}

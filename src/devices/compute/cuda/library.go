@@ -163,8 +163,8 @@ func schedule(seed uint64) { C.halognn_gpu_emulated_seed(C.uint64_t(seed)) }
 
 // Launches returns, by name, how often work was put on the streams of all emulated devices since
 // the last call: kernels as FILE/KERNEL, products of cuBLAS, copies and zeros. It also has the
-// number of calls in which the host waited, and that of allocations. It returns nil if the library
-// is not emulated. Only one goroutine may call it. For tests.
+// number of calls in which the host waited, and the number of allocations. It returns nil if the
+// library is not emulated. Only one goroutine may call it. For tests.
 func Launches() map[string]int {
 	text := C.halognn_gpu_emulated_launches()
 	if text == nil {

@@ -51,7 +51,8 @@ func (d *Device) weights(kernel string, dw compute.Matrix, db []float32, dy, x c
 	})
 }
 
-// Settle implements compute.Device. It computes all that was left to it in one launch.
+// Settle implements compute.Device. In one launch it computes all sums that earlier calls left to
+// it.
 func (d *Device) Settle() {
 	if d.leftCalls == 0 {
 		return

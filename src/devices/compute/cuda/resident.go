@@ -20,7 +20,7 @@ type residence struct {
 	p            unsafe.Pointer
 	count, first []int
 	// [tables] index of each row among the resident rows of its table, or -1 if it is not resident;
-	// nil if these are the first rows of the table
+	// nil if the resident rows are the first rows of the table
 	slots [][]int32
 
 	mapped []uint64 // [tables] device address of each table; 0 if it is not mapped

@@ -21,10 +21,10 @@ type Rates struct {
 const width = 512
 
 // MeasureRates measures the rate of copies by copying the given number of elements. On a device
-// without its own memory it adds a bias to them in place instead. The rate of products is that of
-// the device's Peaks. If the device has no Peaks, MeasureRates multiplies matrices that are large
-// enough to take a few milliseconds. The fastest of several tries counts. MeasureRates allocates
-// twice the memory of the elements, or less if the device has less free memory.
+// without its own memory it adds a bias to them in place instead. The rate of products is taken
+// from the device's Peaks. If the device has no Peaks, MeasureRates multiplies matrices that are
+// large enough to take a few milliseconds. The fastest of several tries counts. MeasureRates
+// allocates twice the memory of the elements, or less if the device has less free memory.
 func MeasureRates(d compute.Device, elements int) (Rates, error) {
 	const float = 4 // bytes
 	accelerator := d.Capabilities().Accelerator

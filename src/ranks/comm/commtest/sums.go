@@ -254,7 +254,7 @@ func agreement(c comm.Comm) error {
 		value = "one: 1\n  two: 3\nthree: 3\n"
 	}
 	err := comm.AllEqual(c, "config", value)
-	if want := fmt.Sprintf(`config of rank %d is "two: 3", but of rank 0 it is "two: 2"`,
+	if want := fmt.Sprintf(`config is "two: 3" on rank %d, but "two: 2" on rank 0`,
 		c.Size()-1); err == nil || !strings.Contains(err.Error(), want) {
 		return fmt.Errorf("config that differs gave the error %v, want %q", err, want)
 	}

@@ -53,8 +53,8 @@ func File(path string, keep bool) partition.Func {
 		}
 		for k, n := range size {
 			if n == 0 {
-				return nil, fmt.Errorf("%s: %w: part %d of %d is empty; ask for fewer --parts, "+
-					"or leave --keep out, so that it gets vertices", path, ErrAssignment, k,
+				return nil, fmt.Errorf("%s: %w: part %d of %d is empty; lower --parts, or leave "+
+					"out --keep, so that the part gets vertices", path, ErrAssignment, k,
 					o.Parts)
 			}
 		}

@@ -13,7 +13,8 @@ import (
 	"halognn/src/topology/partition"
 )
 
-// ErrTooLarge is wrapped by the error about a graph that libmetis cannot index.
+// ErrTooLarge is wrapped by the error for a graph with more edges than the integers of this
+// libmetis can count.
 var ErrTooLarge = errors.New("graph too large for this libmetis")
 
 // index is the integer type of METIS, idx_t.
