@@ -84,7 +84,7 @@ func TestBadDryRuns(t *testing.T) {
 			{"a dataset", dry("data.parts=" + smallData.dir(t)), badData,
 				[]string{"describes a dataset", "halognn partition"}},
 			{"ranks that do not divide the parts", with("--ranks-in-process", "3"), badData,
-				[]string{"8 parts, 3 ranks", "run on 1, 2, 4, 8 ranks"}},
+				[]string{"but the job has 3 ranks", "run on 1, 2, 4, 8 ranks"}},
 			{"fanouts of other layers", dry("sample.fanouts=5"), usage, []string{"sample.fanouts"}},
 			{"a metric of another task", dry("train.metric=micro_f1"), badData,
 				[]string{"train.metric micro_f1 does not judge"}},

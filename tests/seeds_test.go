@@ -262,7 +262,7 @@ func TestSplitsOfARun(t *testing.T) {
 	}{
 		{2, "data.split is given by --set and by --split-index", []string{"--split-index", "all",
 			"--set", "data.split=1"}},
-		{3, "data.split is 2, and the parts hold splits 0 to 1", []string{"--split-index", "0,2",
+		{3, "the parts have only splits 0 to 1", []string{"--split-index", "0,2",
 			"--out", filepath.Join(dir, "another")}},
 		{2, "is a run of another sweep", []string{"--split-index", "0"}},
 		{2, "hold one split, 0", []string{"--split-index", "all", "--set",

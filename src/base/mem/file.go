@@ -163,8 +163,8 @@ func CheckSizes() error {
 				m.path, err)
 		}
 		if info.Size() < int64(len(m.data)) {
-			return fmt.Errorf("%s: %d bytes on disk but %d mapped: %w; restore the file and run "+
-				"again", m.path, info.Size(), len(m.data), ErrShrank)
+			return fmt.Errorf("%s has %d bytes on disk, but %d bytes are mapped: %w; restore the "+
+				"file and run again", m.path, info.Size(), len(m.data), ErrShrank)
 		}
 	}
 	return nil

@@ -31,7 +31,8 @@ func MapWindow(path string, lo, hi int64, copied bool) (*File, error) {
 	}
 	defer f.Close()
 	if lo < 0 || hi < lo || hi > size {
-		return nil, fmt.Errorf("%s: bytes %d to %d of %d cannot be mapped", path, lo, hi, size)
+		return nil, fmt.Errorf("%s: bytes %d to %d cannot be mapped, because the file has %d "+
+			"bytes", path, lo, hi, size)
 	}
 	m := &File{path: path}
 	if size > 0 {

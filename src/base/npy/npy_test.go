@@ -139,7 +139,8 @@ func TestWriterLeavesNothingHalfWritten(t *testing.T) {
 		elems int
 		want  string
 	}{
-		{"too few", []int{3, 2}, 5, "20 bytes of elements written, but shape [3 2] of <f4 has 24"},
+		{"too few", []int{3, 2}, 5,
+			"20 bytes of elements were written, but shape [3 2] of <f4 needs 24 bytes"},
 		{"too many", []int{3}, 4, "16 bytes"},
 		{"half a row", []int{-1, 2}, 3, "not a whole number of rows"},
 	} {

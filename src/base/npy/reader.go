@@ -89,7 +89,7 @@ func Read[T Element](r *Reader, dst []T) (int, error) {
 		raw := r.raw[:n*r.size]
 		if _, err := io.ReadFull(r.r, raw); err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fmt.Errorf("%w: %d of %d elements are missing", ErrTruncated, r.left,
+				err = fmt.Errorf("%w: the file lacks %d of its %d elements", ErrTruncated, r.left,
 					r.Elems())
 			}
 			return done, fmt.Errorf("%s: %w", r.name, err)

@@ -110,7 +110,8 @@ func (w *Writer) finish() error {
 		}
 	}
 	if want := int64(w.header.Elems()) * int64(w.size); w.written != want {
-		return fmt.Errorf("%d bytes of elements written, but shape %s of %s has %d", w.written,
+		return fmt.Errorf("%d bytes of elements were written, but shape %s of %s needs %d bytes",
+			w.written,
 			ShapeString(w.header.Shape), w.header.DType, want)
 	}
 	if err := w.file.Close(); err != nil {

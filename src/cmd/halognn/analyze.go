@@ -69,7 +69,8 @@ func (o *analyzeFlags) check() error {
 	}
 	if o.ranks < 0 || o.perNode < 0 {
 		faults = append(faults, fmt.Errorf(
-			"--ranks is %d, --ranks-per-node %d; they must be at least 1", o.ranks, o.perNode))
+			"--ranks is %d and --ranks-per-node is %d; both must be at least 1",
+			o.ranks, o.perNode))
 	}
 	if !(o.alpha >= 0) || o.alpha > 1e6 {
 		faults = append(faults, fmt.Errorf("--alpha is %g; it must be 0 to 1e6", o.alpha))

@@ -106,7 +106,7 @@ func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts 
 	}
 	switch given := c.Flags().Changed("method"); {
 	case w.by != weighRand && !how.weighs():
-		fault("--method %s reads no weights; with --weights %s use metis, kaminpar or ldg",
+		fault("--method %s cannot use weights; with --weights %s use metis, kaminpar or ldg",
 			how.method, w.by)
 	case w.by == weighRand && given && how.method != "random":
 		fault("--weights rand deals vertices out at random; leave out --method %s", how.method)

@@ -165,7 +165,7 @@ func TestWriterRefuses(t *testing.T) {
 		}, "written twice"},
 		{"rows for other vertices",
 			func(w *Writer) error { _, err := w.Features(4, 2, ""); return err },
-			"4 feature rows for 5 vertices"},
+			"4 feature rows, but 5 vertices"},
 		{"NaN", func(w *Writer) error {
 			r, _ := w.Features(5, 2, Float32)
 			return r.Write([]float32{0, 0, 0, nan})

@@ -139,8 +139,7 @@ func (o GenerateOptions) Resolve() (GenerateOptions, error) {
 		fault("the number of vertices is %d; it must be 2 to %d", o.Vertices, graph.MaxVertices)
 	}
 	if o.Classes < 1 || o.Classes > o.Vertices {
-		fault("%d classes for %d vertices; there must be at least one class, and at most one for "+
-			"each vertex",
+		fault("the number of classes is %d; it must be 1 to %d, the number of vertices",
 			o.Classes, o.Vertices)
 	}
 	if o.Features < 1 {

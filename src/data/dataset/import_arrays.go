@@ -211,7 +211,7 @@ func all[T npy.Element](a arraySource, key string) ([]T, error) {
 	}
 	if len(r.Shape) == 2 && r.Shape[0] != 1 && r.Shape[1] != 1 {
 		_ = r.Close()
-		return nil, fmt.Errorf("%s: shape %s, want one dimension", a.name(key),
+		return nil, fmt.Errorf("%s has shape %s, but needs one dimension", a.name(key),
 			npy.ShapeString(r.Shape))
 	}
 	return npy.ReadAll[T](r)
@@ -238,7 +238,7 @@ func addPairs(e *edgeSource, a arraySource, key string) (err error) {
 	}
 	wide := r.Shape[0] == 2 // [2, E], as in PyG and OGB; an array [2, 2] is taken as [2, E]
 	if !wide && r.Shape[1] != 2 {
-		return fmt.Errorf("%s: shape %s, want [2, edges] or [edges, 2]", a.name(key),
+		return fmt.Errorf("%s has shape %s, but needs [2, edges] or [edges, 2]", a.name(key),
 			npy.ShapeString(r.Shape))
 	}
 	n := r.Elems() / 2
@@ -334,8 +334,8 @@ func rowEnds(s *source, a arraySource, indptrKey, indicesKey string) ([]int64, e
 	}
 	defer r.Close()
 	if len(ends) != s.vertices+1 {
-		return nil, fmt.Errorf("%s: %d row offsets, but there must be one more than the %d "+
-			"vertices; save the matrix again",
+		return nil, fmt.Errorf("%s has %d row offsets, but %d vertices need one more; save the "+
+			"matrix again",
 			a.name(indptrKey), len(ends), s.vertices)
 	}
 	for v := range s.vertices {
@@ -388,7 +388,8 @@ func setCSRFeatures(s *source, a arraySource, prefix string) error {
 		}
 	}
 	if len(values) != len(columns) {
-		return fmt.Errorf("%s: %d values for %d entries; save the matrix again",
+		return fmt.Errorf("%s has %d values, but %d entries need one value each; save the matrix "+
+			"again",
 			a.name(prefix+"_data"), len(values),
 			len(columns))
 	}
@@ -440,11 +441,11 @@ func setDenseFeatures(s *source, a arraySource, key string) error {
 			"of 0 and 1 for each word", a.name(key), ErrValue)
 	}
 	if len(h.Shape) != 2 {
-		return fmt.Errorf("%s: shape %s, want 2 dimensions: numpy.reshape(x, (len(x), -1)) has a "+
-			"row of features for each vertex", a.name(key), npy.ShapeString(h.Shape))
+		return fmt.Errorf("%s has shape %s, but needs 2 dimensions; numpy.reshape(x, (len(x), "+
+			"-1)) has a row of features for each vertex", a.name(key), npy.ShapeString(h.Shape))
 	}
 	if h.Shape[0] != s.vertices {
-		return fmt.Errorf("%s: %d rows for %d vertices: want one for each, in their order",
+		return fmt.Errorf("%s has %d rows, but %d vertices need one row each, in their order",
 			a.name(key), h.Shape[0], s.vertices)
 	}
 	if h.Fortran && h.Shape[0] > 1 && h.Shape[1] > 1 {
@@ -490,7 +491,7 @@ func readLabels(s *source, a arraySource, key string) error {
 	}
 	defer r.Close()
 	if r.Shape[0] != s.vertices {
-		return fmt.Errorf("%s: %d rows for %d vertices: want a label for each, in their order",
+		return fmt.Errorf("%s has %d rows, but %d vertices need one label each, in their order",
 			a.name(key), r.Shape[0], s.vertices)
 	}
 	if !regression(s) && r.IsText() && (len(r.Shape) == 1 || r.Shape[1] == 1) {
@@ -525,8 +526,8 @@ func readLabels(s *source, a arraySource, key string) error {
 	switch {
 	case cols != 1:
 		if n := len(s.classNames); n > 0 && n != cols {
-			return fmt.Errorf("%s: %d columns, but origin.json names %d classes; give as many "+
-				"names as columns", a.name(key), cols,
+			return fmt.Errorf("%s has %d columns, but origin.json names %d classes; give one "+
+				"name for each column", a.name(key), cols,
 				n)
 		}
 	case declared:

@@ -92,7 +92,7 @@ func TestImportBadInput(t *testing.T) {
 		{"a negative vertex", "ogb", ogbFile("raw/edge.csv.gz", "-1,1\n"),
 			[]string{"line 1", "vertex -1"}, graph.ErrVertexRange},
 		{"edges missing", "ogb", ogbFile("raw/edge.csv.gz", "0,1\n"),
-			[]string{"edge.csv.gz: 1 edges, but num-edge-list says 8"}, nil},
+			[]string{"edge.csv.gz has 1 edges, but num-edge-list says 8"}, nil},
 		{"two graphs", "ogb", ogbFile("raw/num-node-list.csv.gz", "3\n3\n"),
 			[]string{"num-node-list.csv.gz: line 2: this row is a second graph"}, nil},
 		{"a label that is no class", "ogb",
@@ -101,7 +101,7 @@ func TestImportBadInput(t *testing.T) {
 		{"a label out of range", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n2\n0\n0\n-5\n"),
 			[]string{"node-label.csv.gz: line 6", "label -5"}, dataset.ErrValue},
 		{"too few labels", "ogb", ogbFile("raw/node-label.csv.gz", "0\n1\n"),
-			[]string{"node-label.csv.gz: 2 rows for 6 vertices"}, nil},
+			[]string{"2 rows, but 6 vertices"}, nil},
 		{"too many labels", "ogb", ogbFile("raw/node-label.csv.gz", strings.Repeat("0\n", 7)),
 			[]string{"node-label.csv.gz: line 7: there are more rows"}, nil},
 		{"NaN feature", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n1,nan,3\n"),
@@ -109,7 +109,7 @@ func TestImportBadInput(t *testing.T) {
 		{"ragged features", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n1,2\n"),
 			[]string{"node-feat.csv.gz: line 2: 2 columns, want 3"}, nil},
 		{"too few feature rows", "ogb", ogbFile("raw/node-feat.csv.gz", "1,2,3\n"),
-			[]string{"node-feat.csv.gz: 1 rows for 6 vertices"}, nil},
+			[]string{"1 rows, but 6 vertices"}, nil},
 		{"beyond float16", "ogb", func(t *testing.T, dir string, o *dataset.ImportOptions) {
 			write(t, filepath.Join(dir, "raw", "node-feat.csv.gz"), zipped("70000\n"))
 			o.FeatureType = dataset.Float16
@@ -138,7 +138,7 @@ func TestImportBadInput(t *testing.T) {
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				rezip(t, filepath.Join(dir, "raw", "data.npz"), "num_edges_list",
 					array(t, []int64{9}, 1))
-			}, []string{"data.npz: num_edges_list: it counts [9] edges", "edge_index has 8"}, nil},
+			}, []string{"data.npz: says that there are [9] edges", "edge_index has 8"}, nil},
 		{"truncated archive", "ogb binary",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				path := filepath.Join(dir, "raw", "data.npz")
@@ -227,7 +227,7 @@ func TestImportBadInput(t *testing.T) {
 			},
 			dataset.ErrValue},
 		{"names for other classes", "origin", originFile(`{"classes": 3, "class_names": ["a"]}`),
-			[]string{"origin.json: 3 classes, but 1 names"}, dataset.ErrValue},
+			[]string{"origin.json: there are 3 classes, but 1 names"}, dataset.ErrValue},
 		{"classes without labels", "origin",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				if err := os.Remove(filepath.Join(dir, "y.npy")); err != nil {
@@ -269,7 +269,7 @@ func TestImportBadInput(t *testing.T) {
 		{"rows of one dimension", "npz plain",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				rezip(t, filepath.Join(dir, "plain.npz"), "x", array(t, []float32{1, 2, 3}, 3))
-			}, []string{"plain.npz: x: shape [3], want 2 dimensions"}, nil},
+			}, []string{"plain.npz: x has shape [3], but needs 2 dimensions"}, nil},
 		{"edges of words in an array", "npz plain",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				rezip(t, filepath.Join(dir, "plain.npz"), "edge_index",
@@ -284,7 +284,7 @@ func TestImportBadInput(t *testing.T) {
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				rezip(t, filepath.Join(dir, "plain.npz"), "edge_index",
 					array(t, []int64{0, 1, 1, 6, 7, 8, 9, 9, 9}, 3, 3))
-			}, []string{"edge_index: shape [3 3], want [2, edges]"}, nil},
+			}, []string{"edge_index has shape [3 3], but needs [2, edges]"}, nil},
 		{"a short mask", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "plain.npz"), "test_mask", array(t, []uint8{1}, 1))
 		}, []string{"test_mask: 1 marks for 6 vertices"}, nil},
@@ -299,7 +299,7 @@ func TestImportBadInput(t *testing.T) {
 		{"split codes of another graph", "origin",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				write(t, filepath.Join(dir, "split.npy"), array(t, []int8{0, 1}, 2))
-			}, []string{"split.npy: 2 codes for 6 vertices"}, nil},
+			}, []string{"split.npy has 2 codes, but 6 vertices"}, nil},
 
 		{"more feature columns than there can be", "ogb",
 			func(t *testing.T, dir string, o *dataset.ImportOptions) {

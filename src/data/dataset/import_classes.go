@@ -19,7 +19,7 @@ import (
 // integers are numbered in ascending order, and words in byte order; classNames keeps the labels.
 func (s *source) nameClasses(labels []string) error {
 	if len(labels) != s.vertices {
-		return fmt.Errorf("%d labels for %d vertices; give one for each vertex",
+		return fmt.Errorf("there are %d labels, but %d vertices need one label each",
 			len(labels), s.vertices)
 	}
 	class, labelled, integers, err := s.distinctLabels(labels)

@@ -93,7 +93,8 @@ func readEdgeRowTable(e *edgeSource, path string) error {
 		return nil
 	})
 	if err == nil && n != e.edges.NumEdges() {
-		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again", path, ErrMismatch, n,
+		err = fmt.Errorf("%s: %w: the file has %d rows, but %d edges need one row each; fetch "+
+			"the data again", path, ErrMismatch, n,
 			e.edges.NumEdges())
 	}
 	e.tellTimes(filepath.Base(path), asEdgeFeature, beginOf(e.rows.data, max(1, e.rows.cols)))

@@ -89,7 +89,7 @@ func TestImportEdgeFeatures(t *testing.T) {
 	write(t, filepath.Join(o.In, "raw", "edge-feat.csv"), []byte("1\n2\n"))
 	o.Out = filepath.Join(t.TempDir(), "out")
 	if _, err := dataset.Import(o); err == nil ||
-		!strings.Contains(err.Error(), "2 rows for 5 edges") {
+		!strings.Contains(err.Error(), "2 rows, but 5 edges") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestImportOGBWeights(t *testing.T) {
 		t.Errorf("weights %v that are ignored", d.Weights)
 	}
 	for text, want := range map[string]string{
-		"3\n":       "1 rows for 2 edges",
+		"3\n":       "1 rows, but 2 edges",
 		"3\n1\n2\n": "more rows than the 2 edges",
 		"3\n-1\n":   "line 2: an edge has weight -1",
 	} {

@@ -258,8 +258,8 @@ func readWeights(e *edgeSource, a arraySource) error {
 	}
 	defer r.Close()
 	if n := e.edges.NumEdges(); int64(r.Elems()) != n {
-		return fmt.Errorf("%s: shape %s for %d edges: %w: give one weight for each edge; "+
-			"--ignore %s leaves them out",
+		return fmt.Errorf("%s has shape %s, but %d edges need one weight each: %w; give these "+
+			"weights, or leave them out with --ignore %s",
 			a.name(key), npy.ShapeString(r.Shape), n, ErrValue, key)
 	}
 	at := 0
@@ -305,7 +305,7 @@ func readIDs(s *source, a arraySource, key string) error {
 		return err
 	}
 	if len(ids) != s.vertices {
-		return fmt.Errorf("%s: %d ids for %d vertices; give one for each vertex",
+		return fmt.Errorf("%s has %d ids, but %d vertices need one id each",
 			a.name(key), len(ids), s.vertices)
 	}
 	s.places = make(map[string]graph.VertexID, len(ids))

@@ -143,7 +143,8 @@ func readOGBBinary(e *edgeSource, raw, path string) error {
 			return err
 		}
 		if len(edges) != 1 || edges[0] != e.edges.NumEdges() {
-			return fmt.Errorf("%s: it counts %v edges, but edge_index has %d; fetch the data again",
+			return fmt.Errorf("%s says that there are %v edges, but edge_index has %d; fetch the "+
+				"data again",
 				a.name("num_edges_list"), edges, e.edges.NumEdges())
 		}
 	}
@@ -193,7 +194,7 @@ func readOGBText(e *edgeSource, raw string) error {
 	case err != nil:
 		return err
 	case edges != e.edges.NumEdges():
-		return fmt.Errorf("%s: %d edges, but num-edge-list says %d; fetch the data again", path,
+		return fmt.Errorf("%s has %d edges, but num-edge-list says %d; fetch the data again", path,
 			e.edges.NumEdges(), edges)
 	}
 	if path := either(raw, "edge-feat.csv"); path != "" &&
@@ -232,8 +233,9 @@ func readWeightTable(e *edgeSource, path string) error {
 		return nil
 	})
 	if err == nil && n != e.edges.NumEdges() {
-		err = fmt.Errorf("%s: %w: %d rows for %d edges; fetch the data again, or leave the "+
-			"weights out: --ignore edge_weight", path, ErrMismatch, n, e.edges.NumEdges())
+		err = fmt.Errorf("%s: %w: the file has %d rows, but %d edges need one row each; fetch "+
+			"the data again, or leave the weights out: --ignore edge_weight",
+			path, ErrMismatch, n, e.edges.NumEdges())
 	}
 	e.tellTimes(filepath.Base(path), asWeight, beginOf(e.weights, 1))
 	return err
@@ -263,7 +265,7 @@ func haveRows(path string, n int64) error {
 func onlyNumber(dir, name string) (int64, error) {
 	path := either(dir, name)
 	if path == "" {
-		return 0, fmt.Errorf("%s: neither %s.gz nor %s is there: %w", dir, name, name,
+		return 0, fmt.Errorf("%s has neither %s.gz nor %s: %w", dir, name, name,
 			os.ErrNotExist)
 	}
 	var x [1]int64
@@ -315,7 +317,8 @@ func setTableFeatures(s *source, path string) error {
 			return w.WriteChecked(row)
 		})
 		if err == nil && n != s.vertices {
-			err = fmt.Errorf("%d rows for %d vertices; fetch the data again", n, s.vertices)
+			err = fmt.Errorf("there are %d rows, but %d vertices need one row each; fetch the "+
+				"data again", n, s.vertices)
 		}
 		return err
 	})
@@ -368,7 +371,8 @@ func readTableLabels(s *source, path string) error {
 		return nil
 	})
 	if err == nil && n != s.vertices {
-		err = fmt.Errorf("%s: %d rows for %d vertices; fetch the data again", path, n, s.vertices)
+		err = fmt.Errorf("%s has %d rows, but %d vertices need one row each; fetch the data again",
+			path, n, s.vertices)
 	}
 	if err == nil && s.marks != nil {
 		if err = s.finishMarks(); err != nil {

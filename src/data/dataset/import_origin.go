@@ -36,7 +36,8 @@ func readOrigin(s *source, dir string) error {
 	o := &s.origin
 	if err == nil && (o.Classes < 0 || o.Classes > maxClasses ||
 		o.Classes > 0 && len(o.ClassNames) > 0 && len(o.ClassNames) != o.Classes) {
-		err = fmt.Errorf("%d classes, but %d names of classes: %w; give one name for each class",
+		err = fmt.Errorf("there are %d classes, but %d names of classes: %w; give one name for "+
+			"each class",
 			o.Classes, len(o.ClassNames),
 			ErrValue)
 	}

@@ -264,11 +264,11 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"labels of another graph",
 			inArrays(plus("y", func(t testing.TB) []byte { return array(t, []int64{0, 1}, 2) })),
-			[]string{"g.npz: y", "2 rows for 3 vertices"},
+			[]string{"g.npz: y", "2 rows, but 3 vertices"},
 		},
 		{"words for another graph", inArrays(plus("y", func(testing.TB) []byte {
 			return texts("|S1", []byte("ab"), "2,")
-		})), []string{"g.npz: y", "2 rows for 3 vertices"}},
+		})), []string{"g.npz: y", "2 rows, but 3 vertices"}},
 		{"words that are measurements", inArrays(plus("y", func(testing.TB) []byte {
 			return texts("|S3", []byte("0.51.57.1"), "3,")
 		})), []string{"g.npz: y", "label 0.5", "regression"}},
@@ -289,7 +289,7 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"ids of another graph",
 			inArrays(plus("ids", func(t testing.TB) []byte { return array(t, []int64{7, 9}, 2) })),
-			[]string{"g.npz: ids: 2 ids for 3 vertices"},
+			[]string{"g.npz: ids has 2 ids, but 3 vertices"},
 		},
 		{
 			"an edge without an end",
@@ -305,7 +305,7 @@ func TestImportRefusals(t *testing.T) {
 			inArrays(plus("num_nodes", func(t testing.TB) []byte {
 				return array(t, []int64{4}, 1)
 			})),
-			[]string{"g.npz: x: 3 rows for 4 vertices"},
+			[]string{"g.npz: x has 3 rows, but 4 vertices"},
 		},
 		{
 			"several masks",
@@ -329,7 +329,7 @@ func TestImportRefusals(t *testing.T) {
 				o,
 			)
 			o.SplitIndex = index(10)
-		}, []string{"no split 10, because the number of splits is 10", "--split-index"}},
+		}, []string{"no split 10; the number of splits is 10", "--split-index"}},
 		{"a second split of one", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(
 				plus(
@@ -609,7 +609,7 @@ func TestImportRefusals(t *testing.T) {
 				o.Table.Features = []string{filepath.Join(dir, "x.npy")}
 				write(t, o.Table.Features[0], array(t, make([]float32, 8), 4, 2))
 			},
-			[]string{"4 rows for 3 vertices"},
+			[]string{"4 rows, but 3 vertices"},
 		},
 		{
 			"words for the rows of an array",

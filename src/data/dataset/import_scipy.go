@@ -70,7 +70,7 @@ func addCOO(e *edgeSource, a arraySource, from, to string) error {
 		return err
 	}
 	if len(rows) != len(cols) {
-		return fmt.Errorf("%s: %d entries, but %s has %d; save the matrix again",
+		return fmt.Errorf("%s has %d entries, but %s has %d; save the matrix again",
 			a.name(from), len(rows), to, len(cols))
 	}
 	for at, u := range rows {

@@ -195,7 +195,8 @@ const vertexBytes = 24
 // setVertices sets the number of vertices, which comes from the given file.
 func (s *source) setVertices(n int64, file string) error {
 	if n < 0 || n > graph.MaxVertices {
-		return fmt.Errorf("%s: %d vertices; at most %d are supported", file, n, graph.MaxVertices)
+		return fmt.Errorf("%s has %d vertices, but at most %d are supported",
+			file, n, graph.MaxVertices)
 	}
 	s.vertices = int(n)
 	return fits(file, fmt.Sprintf("%d vertices", n), vertexBytes*n)
@@ -351,7 +352,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 		f.write = s.watched(f, write)
 	}
 	if cols > graph.MaxVertices { // a row must fit in memory, even if no vertex has one
-		return fmt.Errorf("%s: %d feature columns; at most %d are supported", file, cols,
+		return fmt.Errorf("%s has %d feature columns, but at most %d are supported", file, cols,
 			graph.MaxVertices)
 	}
 	m := Meta{FeatureType: stored, Features: cols}

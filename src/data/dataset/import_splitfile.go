@@ -212,8 +212,8 @@ func (r *splitReader) read(p *graph.Split) (found bool, err error) {
 }
 
 func (r *splitReader) none(name string, splits int) error {
-	return fmt.Errorf("%s: there is no split %d, because the number of splits is %d, counted "+
-		"from 0; change --split-index",
+	return fmt.Errorf("%s has no split %d; the number of splits is %d, and they are counted from "+
+		"0; change --split-index",
 		name, r.k, splits)
 }
 
@@ -310,8 +310,8 @@ func (s *source) splitCodes(p *splitSource) error {
 		return err
 	}
 	if len(codes) != s.vertices {
-		return fmt.Errorf("%s: %d codes for %d vertices; want 0 train, 1 valid, 2 test or -1 for "+
-			"each", p.path, len(codes), s.vertices)
+		return fmt.Errorf("%s has %d codes, but %d vertices need one code each: 0 for train, 1 "+
+			"for valid, 2 for test, -1 for none", p.path, len(codes), s.vertices)
 	}
 	for v, c := range codes {
 		if c >= 0 && c < 3 {

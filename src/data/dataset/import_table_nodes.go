@@ -632,7 +632,7 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 			}
 			if row == nil {
 				if v != s.vertices {
-					return fmt.Errorf("%d rows, but there were %d before, so the file has "+
+					return fmt.Errorf("the file now has %d rows, but it had %d before, so it has "+
 						"changed; import it again",
 						v, s.vertices)
 				}

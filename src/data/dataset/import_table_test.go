@@ -606,7 +606,7 @@ func TestImportLabelFilesBesideLabels(t *testing.T) {
 		t.Errorf("features %q\n%s", d.Meta.FeatureNames, r)
 	}
 	o.Table.Labels, o.DryRun = []string{filepath.Join(dir, "y.npy")}, true
-	want := "--label " + o.Table.Labels[0] + ": 3 rows for 2 vertices"
+	want := "--label " + o.Table.Labels[0] + " has 3 rows, but 2 vertices"
 	if _, err := dataset.Import(o); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}

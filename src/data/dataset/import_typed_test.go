@@ -153,7 +153,7 @@ func TestImportTypedOGB(t *testing.T) {
 		{"triplet-type-list.csv", "author,by,venue\n", "joins a type that has no vertices here"},
 		{"triplet-type-list.csv", "author,meets,author\n", "edge.csv.gz is missing"},
 		{"num-node-dict.csv", "author,paper\n", "want two rows: the names of the types"},
-		{"node-feat/paper/node-feat.csv", "1,2\n", "1 rows for 2 vertices"},
+		{"node-feat/paper/node-feat.csv", "1,2\n", "1 rows, but 2 vertices"},
 	} {
 		refuses(t, "ogb", typedOGB(t), filepath.Join("raw", c.file), c.text, c.want)
 	}

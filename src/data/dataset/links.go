@@ -235,7 +235,8 @@ func CheckLinkLabels(name string, outputs, split int, links []graph.Link,
 			links[i].Source, links[i].Target, fmt.Errorf(format, args...), ErrValue)
 	}
 	if n := len(links) * labels.Width; n != len(labels.Data) {
-		return fmt.Errorf("%w: %d bytes of labels for %d %s links; there must be %d", ErrMismatch,
+		return fmt.Errorf("%w: there are %d bytes of labels, but %d %s links need %d bytes",
+			ErrMismatch,
 			len(labels.Data), len(links), graph.SplitNames[split], n)
 	}
 	if err := of.Check(labels, outputs); err != nil {

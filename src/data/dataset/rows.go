@@ -71,7 +71,8 @@ func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 // before the Writer.
 func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {
 	if int64(rows) != w.Meta.Vertices {
-		return nil, fmt.Errorf("%w: %d feature rows for %d vertices", ErrMismatch, rows,
+		return nil, fmt.Errorf("%w: there are %d feature rows, but %d vertices need one row each",
+			ErrMismatch, rows,
 			w.Meta.Vertices)
 	}
 	if dtype != "" {

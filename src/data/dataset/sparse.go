@@ -27,7 +27,8 @@ func (w *Writer) countEntries(cols int, write func(*RowWriter) error) error {
 		return err
 	}
 	if n := int64(len(e.ends) - 1); n != w.Meta.Vertices {
-		return fmt.Errorf("%w: %d feature rows for %d vertices", ErrMismatch, n, w.Meta.Vertices)
+		return fmt.Errorf("%w: there are %d feature rows, but %d vertices need one row each",
+			ErrMismatch, n, w.Meta.Vertices)
 	}
 	w.Meta.FeatureType, w.Meta.Entries, w.entries = Sparse, e.ends[len(e.ends)-1], e
 	if e.ones {

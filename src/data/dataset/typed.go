@@ -39,7 +39,8 @@ func (w *Writer) TypedTopology(counts []int64, edges []TypedEdges, o graph.Clean
 		return report, err
 	}
 	if len(counts) != m.Schema.NumTypes() {
-		return report, fmt.Errorf("%w: there are %d numbers of vertices, but %d vertex types",
+		return report, fmt.Errorf("%w: there are %d numbers of vertices, but %d vertex types "+
+			"need one number each",
 			ErrMismatch,
 			len(counts), m.Schema.NumTypes())
 	}
@@ -167,7 +168,7 @@ func joinRows(columns *graph.Columns, starts []int64, all []relationRows) (joine
 // checkVertices returns an error if there are more vertices than a vertex number can count.
 func checkVertices(n int64) error {
 	if n > graph.MaxVertices {
-		return fmt.Errorf("%w: %d vertices; at most %d are supported", ErrValue, n,
+		return fmt.Errorf("%w: there are %d vertices, but at most %d are supported", ErrValue, n,
 			graph.MaxVertices)
 	}
 	return nil

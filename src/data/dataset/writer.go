@@ -106,7 +106,8 @@ func (w *Writer) EdgeWeights(weights []float32) error {
 // EdgeFeatures writes a row of cols columns for each edge, in the order of the graph's Indices.
 func (w *Writer) EdgeFeatures(rows []float32, cols int) error {
 	if cols < 1 || int64(len(rows)) != w.Meta.Edges*int64(cols) {
-		return fmt.Errorf("%w: %d numbers for %d edges of %d columns", ErrMismatch, len(rows),
+		return fmt.Errorf("%w: there are %d numbers, but %d edges need %d numbers each",
+			ErrMismatch, len(rows),
 			w.Meta.Edges, cols)
 	}
 	if err := checkEdgeRows(rows, cols); err != nil {
@@ -122,7 +123,8 @@ func (w *Writer) Labels(labels []byte) error {
 	t, n := task.Stored(w.Meta.Task), int(w.Meta.Vertices)
 	w.labels = task.Labels{Data: labels, Width: t.LabelBytes(w.Meta.Classes)}
 	if want := n * w.labels.Width; len(labels) != want {
-		return fmt.Errorf("%w: %d bytes of labels, but %d vertices need %d", ErrMismatch,
+		return fmt.Errorf("%w: there are %d bytes of labels, but %d vertices need %d bytes",
+			ErrMismatch,
 			len(labels), n, want)
 	}
 	if err := checkLabels(&w.Meta, w.labels); err != nil {

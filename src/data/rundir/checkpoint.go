@@ -243,7 +243,7 @@ func checkSize(path string, want FileSum) error {
 	info, err := os.Stat(path)
 	// a path that is no regular file is altered too
 	if err == nil && (info.Size() != want.Bytes || !info.Mode().IsRegular()) {
-		err = fmt.Errorf("%s has %d bytes, not the %d that were written", path, info.Size(),
+		err = fmt.Errorf("%s has %d bytes, but %d bytes were written", path, info.Size(),
 			want.Bytes)
 	}
 	return err

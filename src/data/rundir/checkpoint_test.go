@@ -121,7 +121,7 @@ func TestFilesOfNoCheckpointAreRefused(t *testing.T) {
 		{"a file elsewhere", "../../elsewhere", FileSum{},
 			`"../../elsewhere" is not a file of a checkpoint`},
 		{"a device", "zero", FileSum{}, "zero has 0 bytes"},
-		{"a longer file", "a", FileSum{Bytes: 1 << 40}, "a has 5 bytes, not the 1099511627776"},
+		{"a longer file", "a", FileSum{Bytes: 1 << 40}, "a has 5 bytes, but 1099511627776"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := CheckpointPath(t.TempDir(), 1, false)

@@ -146,8 +146,9 @@ func (s *Shards) checkSizes() error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%w; restore the file or partition again", err))
 		} else if info.Size() != want.Bytes {
-			errs = append(errs, fmt.Errorf("%s: %w: %d bytes, meta.json has %d; restore the file "+
-				"or partition again", path, ErrAltered, info.Size(), want.Bytes))
+			errs = append(errs, fmt.Errorf("%s: %w: the file has %d bytes, but meta.json says "+
+				"%d; restore the file or partition again",
+				path, ErrAltered, info.Size(), want.Bytes))
 		}
 	}
 	return errors.Join(errs...)
@@ -350,7 +351,8 @@ func (s *Shards) OpenPart(i int) (*Part, error) {
 	}
 	first, end := s.Ranges()[i], s.Ranges()[i+1]
 	if e := s.rowEnds; len(e) > 0 && int64(f.Shape[0]) != e[end]-e[first] {
-		return nil, errors.Join(fmt.Errorf("%s: %w: %d entries, but %s has %d; partition again",
+		return nil, errors.Join(fmt.Errorf("%s: %w: the file has %d entries, but %s has %d; "+
+			"partition again",
 			f.Path(), ErrMismatch, f.Shape[0], dataset.RowEndsFile, e[end]-e[first]), f.Close())
 	}
 	return &Part{First: graph.VertexID(first), Rows: int(end - first), Features: f.Data, file: f},
@@ -393,7 +395,8 @@ func OpenEdgeRows(s *Shards, part int) (*npy.File, error) {
 		return f, nil
 	}
 	if want := rows[hi] - rows[lo]; int64(f.Shape[0]) != want {
-		return nil, errors.Join(fmt.Errorf("%s: %w: %d rows for %d edges; partition again",
+		return nil, errors.Join(fmt.Errorf("%s: %w: the file has %d rows, but %d edges need one "+
+			"row each; partition again",
 			f.Path(), ErrMismatch, f.Shape[0], want), f.Close())
 	}
 	return f, nil

@@ -162,7 +162,7 @@ func UseSplit(m *Meta, k int) error {
 		return fmt.Errorf("data.split is %d, and the parts hold one split, 0; `halognn import "+
 			"--split-index all` keeps all splits that the data come with", k)
 	default:
-		return fmt.Errorf("data.split is %d, and the parts hold splits 0 to %d only; choose one "+
+		return fmt.Errorf("data.split is %d, but the parts have only splits 0 to %d; choose one "+
 			"of these", k, n)
 	}
 	return nil
@@ -221,8 +221,9 @@ func RankCounts(parts int) (fit []int) {
 func (m *Meta) RankRange(rank, ranks int) (first, last int, err error) {
 	if ranks < 1 || m.Parts%ranks != 0 {
 		fit := strings.ReplaceAll(strings.Trim(fmt.Sprint(RankCounts(m.Parts)), "[]"), " ", ", ")
-		return 0, 0, fmt.Errorf("%w: %d parts, %d ranks; run on %s ranks, or partition again "+
-			"with --parts %d", ErrRanks, m.Parts, ranks, fit, max(ranks, 1))
+		return 0, 0, fmt.Errorf("%w: the graph has %d parts, but the job has %d ranks; run on %s "+
+			"ranks, or partition again with --parts %d",
+			ErrRanks, m.Parts, ranks, fit, max(ranks, 1))
 	}
 	each := m.Parts / ranks
 	return rank * each, (rank + 1) * each, nil
@@ -319,19 +320,21 @@ func (m *Meta) check() error {
 	}
 	for _, sizes := range splitsOf(m) {
 		if len(sizes) != m.Parts {
-			return fmt.Errorf("%w: %d parts, but %d split sizes", ErrMismatch, m.Parts, len(sizes))
+			return fmt.Errorf("%w: there are %d parts, but %d parts have sizes of splits",
+				ErrMismatch, m.Parts, len(sizes))
 		}
 		for k, s := range sizes {
 			n := int(m.Offsets[k+1] - m.Offsets[k])
 			if min(s.Train, s.Valid, s.Test) < 0 || max(s.Train, s.Valid, s.Test) > n ||
 				s.Train+s.Valid+s.Test > n {
 				return fmt.Errorf("%w: part %d has %d training, %d validation and %d test "+
-					"vertices of %d", ErrMismatch, k, s.Train, s.Valid, s.Test, n)
+					"vertices, but only %d vertices", ErrMismatch, k, s.Train, s.Valid, s.Test, n)
 			}
 		}
 	}
 	if names := len(m.Names); names > 0 && names != m.Features {
-		return fmt.Errorf("%w: %d names for %d feature columns", ErrMismatch, names, m.Features)
+		return fmt.Errorf("%w: there are %d names, but %d feature columns need one name each",
+			ErrMismatch, names, m.Features)
 	}
 	if names := len(m.ClassNames); names > 0 && names != m.Classes {
 		return fmt.Errorf("%w: %d names for %d classes", ErrMismatch, names, m.Classes)
@@ -361,7 +364,8 @@ func checkTypes(m *Meta) error {
 	}
 	for k := range m.Parts {
 		if m.Starts[k*t] != m.Offsets[k] {
-			return fmt.Errorf("%w: part %d begins at vertex %d, but its first type at %d",
+			return fmt.Errorf("%w: part %d begins at vertex %d, but its first type begins at "+
+				"vertex %d",
 				ErrMismatch, k, m.Offsets[k], m.Starts[k*t])
 		}
 	}
@@ -371,7 +375,8 @@ func checkTypes(m *Meta) error {
 func checkOffsets(offsets []int64, n int64) error {
 	parts := len(offsets) - 1
 	if offsets[0] != 0 || offsets[parts] != n {
-		return fmt.Errorf("%w: offsets run from %d to %d for %d vertices", ErrMismatch, offsets[0],
+		return fmt.Errorf("%w: offsets run from %d to %d, but there are %d vertices",
+			ErrMismatch, offsets[0],
 			offsets[parts], n)
 	}
 	for k := range parts {

@@ -340,7 +340,7 @@ func TestPartsHoldAllSplits(t *testing.T) {
 		k    int
 		says string
 	}{
-		{all, 3, "data.split is 3, and the parts hold splits 0 to 2"},
+		{all, 3, "data.split is 3, but the parts have only splits 0 to 2"},
 		{write(t, made(splits[0]), 3), 1, "hold one split, 0; `halognn import --split-index all`"},
 	} {
 		if _, err := Open(c.dir, Options{Split: c.k}); err == nil ||

@@ -206,8 +206,8 @@ func (i *SourceIDs) mayBe(id string) bool {
 
 // noTable returns the error about a first row that may be either a list of ids or a row of a table.
 func (i *SourceIDs) noTable(path, line string) error {
-	return fmt.Errorf("%s: %w: %.60q, the first row; write one id on each line or, if this is a "+
-		"table, put a row before it that names the column of ids id", path, ErrNoVertex, line)
+	return fmt.Errorf("%s: %w: the first row is %.60q; write one id on each line or, if this is "+
+		"a table, put a row before it that names the column of ids id", path, ErrNoVertex, line)
 }
 
 // marked reports whether any id begins with # or %. If ids begin with a type and a slash, it looks

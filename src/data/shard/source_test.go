@@ -157,11 +157,11 @@ func TestReadIDs(t *testing.T) {
 		{"% mine\nage|name\n7|a\n8|Lee, B\n", `["a" "Lee, B"] <nil>`},
 		{"a,a\n",
 			`[] ` + path +
-				`: no such vertex: "a,a", the first row; write one id on each line or, if this ` +
+				`: no such vertex: the first row is "a,a"; write one id on each line or, if this ` +
 				`is a table, put a row before it that names the column of ids id`},
 		{"a 0.5\n",
 			`[] ` + path +
-				`: no such vertex: "a 0.5", the first row; write one id on each line or, if ` +
+				`: no such vertex: the first row is "a 0.5"; write one id on each line or, if ` +
 				`this is a table, put a row before it that names the column of ids id`},
 		{"Lee, B\na\n", `["Lee, B" "a"] <nil>`},
 		{"node\na\n", `["a"] <nil>`},
@@ -169,8 +169,8 @@ func TestReadIDs(t *testing.T) {
 			`[] ` + path +
 				`: no such vertex: the first row is "nosuch", but ids are those of the source, ` +
 				`such as a and Lee, B; if the row names the column, call it id, or remove the row`},
-		{"# mine\n", `[] ` + path + `: files do not fit together: the file has no ids; write one id ` +
-			`on each line`},
+		{"# mine\n", `[] ` + path + `: files do not fit together: the file has no ids; write one ` +
+			`id on each line`},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
 			t.Fatal(err)

@@ -196,8 +196,8 @@ func (o *Options) refused(name string) (why []string) {
 			"exchange.nodes=off", name))
 	}
 	if o.Sums && o.Policy(name).Hindsight {
-		why = append(why, fmt.Sprintf("policy %s counts rows but no sums; leave it out, or set "+
-			"exchange.sums=off", name))
+		why = append(why, fmt.Sprintf("policy %s can count rows, but not sums; leave it out, or "+
+			"set exchange.sums=off", name))
 	}
 	return why
 }

@@ -183,7 +183,7 @@ func TestBadOptions(t *testing.T) {
 		{"alphas fall", func(o *Options) { o.Alphas = []float64{0.2, 0.1} },
 			[]string{"0.1 comes after 0.2"}},
 		{"alpha", func(o *Options) { o.Alphas = []float64{-1} }, []string{"alpha -1"}},
-		{"ranks", func(o *Options) { o.Ranks = 4 }, []string{"6 parts, 4 ranks"}},
+		{"ranks", func(o *Options) { o.Ranks = 4 }, []string{"6 parts, but the job has 4 ranks"}},
 		{"two kinds of sizes", func(o *Options) { o.HaloFractions = []float64{0.1} },
 			[]string{"--alphas and --halo-fractions exclude"}},
 		{"halo fraction", func(o *Options) { o.Alphas, o.HaloFractions = nil, []float64{0.5, 0.1} },

@@ -561,7 +561,7 @@ func TestTypedRefusals(t *testing.T) {
 		{func(o *Options) { o.RelationFanouts = "reads=4,3" },
 			`"reads" names no relation; the graph has author,`},
 		{func(o *Options) { o.RelationFanouts = "cites=4" },
-			`"cites=4" has 1 fanouts for 2 layers`},
+			`"cites=4" has 1 fanouts, but 2 layers need one fanout each`},
 		{func(o *Options) { o.RelationFanouts = "cites=5,3 paper,cites,paper=1,1" },
 			`"paper,cites,paper" is given twice`},
 		{func(o *Options) { o.RelationFanouts = "cites=all,3" }, "want NAME=FANOUT,FANOUT"},

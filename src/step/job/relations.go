@@ -34,7 +34,7 @@ func ParseRelationFanouts(text string, layers int) (all []NamedFanouts, err erro
 			own = append(own, f)
 		}
 		if len(own) != layers {
-			return nil, fmt.Errorf("%q has %d fanouts for %d layers; give one for each layer",
+			return nil, fmt.Errorf("%q has %d fanouts, but %d layers need one fanout each",
 				field, len(own), layers)
 		}
 		all = append(all, NamedFanouts{name, own})

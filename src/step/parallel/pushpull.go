@@ -237,7 +237,7 @@ func (m *hopsOf) Expect() ([]byte, []int, error) {
 	}
 	if max(sum[0], sum[2]) > math.MaxInt32 {
 		return nil, nil, fmt.Errorf("the input hops of %d ranks together have %d vertices and %d "+
-			"edges; push-pull takes at most %d of each: choose a smaller sample.batch, or "+
+			"edges; push-pull can have at most %d of each; choose a smaller sample.batch, or "+
 			"parallel.mode=data", p.ranks, sum[0], sum[2], math.MaxInt32)
 	}
 	x.all = mem.Grow(x.all, all)

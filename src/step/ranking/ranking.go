@@ -210,8 +210,8 @@ func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 		err = json.Unmarshal(text, &r.Meta)
 	}
 	if err == nil && (r.Format != format || len(r.Ranks) != j.Ranks) {
-		err = fmt.Errorf("it has format %d and is for %d ranks; this program reads format %d, and "+
-			"the job has %d ranks", r.Format, len(r.Ranks), format, j.Ranks)
+		err = fmt.Errorf("it has format %d and is for %d ranks, but this program reads format %d "+
+			"and the job has %d ranks", r.Format, len(r.Ranks), format, j.Ranks)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; write it again with `halognn analyze`", r.path, err)

@@ -54,7 +54,7 @@ func (b *Block) Validate() error {
 	case b.NumDst > b.NumSrc:
 		return fmt.Errorf("block has %d destinations but only %d sources", b.NumDst, b.NumSrc)
 	case len(b.Ends) == 0 && len(b.Indptr) != b.NumDst+1:
-		return fmt.Errorf("block indptr has %d entries, want %d", len(b.Indptr), b.NumDst+1)
+		return fmt.Errorf("block indptr has %d entries, but needs %d", len(b.Indptr), b.NumDst+1)
 	case b.Indptr[0] != 0 || b.Indptr[b.NumRows()] != int64(len(b.Indices)):
 		return fmt.Errorf("block indptr runs from %d to %d, but must run from 0 to %d", b.Indptr[0],
 			b.Indptr[b.NumRows()], len(b.Indices))
@@ -70,12 +70,12 @@ func (b *Block) Validate() error {
 	}
 	for row, d := range b.Targets {
 		if d < 0 || int(d) >= b.NumDst {
-			return fmt.Errorf("block row %d has destination %d of %d", row, d, b.NumDst)
+			return fmt.Errorf("block row %d has destination %d, but only %d exist", row, d, b.NumDst)
 		}
 	}
 	for e, s := range b.Indices {
 		if s < 0 || int(s) >= b.NumSrc {
-			return fmt.Errorf("block edge %d has source %d of %d", e, s, b.NumSrc)
+			return fmt.Errorf("block edge %d has source %d, but only %d exist", e, s, b.NumSrc)
 		}
 	}
 	return nil

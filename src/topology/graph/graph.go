@@ -80,7 +80,7 @@ func (g *CSC) Validate() error {
 	}
 	n := g.NumVertices()
 	if n > MaxVertices {
-		return fmt.Errorf("%d vertices; at most %d are supported", n, MaxVertices)
+		return fmt.Errorf("there are %d vertices, but at most %d are supported", n, MaxVertices)
 	}
 	if g.Indptr[0] != 0 {
 		return layoutError(Indptr, "indptr[0] is %d, want 0", g.Indptr[0])

@@ -191,8 +191,8 @@ func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 		c.into[target] = append(c.into[target], r)
 	}
 	if n := len(starts) - 1; n < 1 || n%t != 0 || n > 1<<16 {
-		return c, fmt.Errorf("there are %d ranges of vertices; a part needs one for each of %d "+
-			"types", n, t)
+		return c, fmt.Errorf("there are %d ranges of vertices, but a part needs one range for "+
+			"each of %d types", n, t)
 	}
 	at := int64(0)
 	for i := range len(starts) - 1 {
@@ -320,7 +320,8 @@ func (c *Columns) Check(indptr []int64) error {
 			at = c.Indptr[int(first)+k]
 		}
 		if n > 0 && c.Indptr[first] != indptr[v] || c.Indptr[int(first)+n] != indptr[v+1] {
-			return fmt.Errorf("columns of vertex %d have edges %d to %d, but it has %d to %d",
+			return fmt.Errorf("the columns of vertex %d have edges %d to %d, but the vertex has "+
+				"edges %d to %d",
 				v, c.Indptr[first], c.Indptr[int(first)+n], indptr[v], indptr[v+1])
 		}
 	}

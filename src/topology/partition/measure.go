@@ -197,7 +197,8 @@ func (r Report) Check(l Limits, method string) error {
 		}
 		if imbalance > limit && of(r.Parts[worst]) > int64(math.Ceil(mean)) {
 			errs = append(errs,
-				fmt.Errorf("%w: part %d has %d %s, %.2f times the mean of %.1f; the limit is %.2f",
+				fmt.Errorf("%w: part %d has %d %s, which is %.2f times the mean of %.1f; the "+
+					"limit is %.2f times",
 					ErrImbalance, worst, of(r.Parts[worst]), what, imbalance, mean, limit))
 		}
 	}

@@ -108,10 +108,10 @@ func TestCheckHoldsImbalanceToItsLimits(t *testing.T) {
 		{"balanced", report(PartReport{Train: 105, Edges: 140}, PartReport{Train: 95, Edges: 60}),
 			nil},
 		{"seeds", report(PartReport{Train: 89}, PartReport{Train: 111}),
-			[]string{"part 1 has 111 training seeds, 1.11 times the mean of 100.0; the limit is " +
-				"1.10", "--allow-imbalance"}},
+			[]string{"part 1 has 111 training seeds, which is 1.11 times the mean of 100.0; " +
+				"the limit is 1.10", "--allow-imbalance"}},
 		{"edges", report(PartReport{Edges: 151}, PartReport{Edges: 49}),
-			[]string{"part 0 has 151 edges, 1.51 times", "--allow-imbalance"}},
+			[]string{"part 0 has 151 edges, which is 1.51 times", "--allow-imbalance"}},
 		{"both", report(PartReport{Train: 9, Edges: 1}, PartReport{Train: 1, Edges: 9}),
 			[]string{"part 0 has 9 training seeds", "part 1 has 9 edges"}},
 		{"whole numbers force it",

@@ -163,7 +163,8 @@ func Check(g *graph.CSC, w Weights, o Options) error {
 	for c, weights := range w.Vertex {
 		if len(weights) != n {
 			errs = append(errs,
-				fmt.Errorf("constraint %d has %d weights for %d vertices", c, len(weights), n))
+				fmt.Errorf("constraint %d has %d weights, but %d vertices need one weight each",
+					c, len(weights), n))
 		} else if v := slices.IndexFunc(weights, negative); v >= 0 {
 			errs = append(errs,
 				fmt.Errorf("constraint %d: vertex %d has weight %d; weights are 0 or more", c, v,
@@ -179,8 +180,8 @@ func Check(g *graph.CSC, w Weights, o Options) error {
 	}
 	if o.Imbalance != nil && len(o.Imbalance) != len(w.Vertex) {
 		errs = append(errs,
-			fmt.Errorf("the list Options.Imbalance has %d numbers for %d constraints; give one "+
-				"number for each constraint, or none", len(o.Imbalance), len(w.Vertex)))
+			fmt.Errorf("the list Options.Imbalance has %d numbers, but %d constraints need one "+
+				"number each, or none", len(o.Imbalance), len(w.Vertex)))
 	}
 	for c, x := range o.Imbalance {
 		if !(x >= 1) {

@@ -122,7 +122,7 @@ func (l *columnList) free() {
 // checkRelations returns an error for options that a graph with relations does not support.
 func (o *Options) checkRelations(t *Topology) error {
 	if r := len(o.Relations); r > 0 && r != t.Columns.NumRelations() {
-		return fmt.Errorf("there are fanouts for %d relations, but the graph has %d", r,
+		return fmt.Errorf("there are fanouts for %d relations, but the graph has %d relations", r,
 			t.Columns.NumRelations())
 	}
 	switch {

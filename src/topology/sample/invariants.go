@@ -16,7 +16,8 @@ func (s *Fused) check(spec *Spec, mb *Minibatch) error {
 			return fmt.Errorf("sample: frontier vertex %d is %d: outside the graph, or twice", i, v)
 		}
 		if mb.Original[i] != s.topology.Original[v] {
-			return fmt.Errorf("sample: vertex %d has original id %d, not %d", v, mb.Original[i],
+			return fmt.Errorf("sample: vertex %d has original id %d, but needs %d",
+				v, mb.Original[i],
 				s.topology.Original[v])
 		}
 		seen[v] = true
@@ -34,7 +35,8 @@ func (s *Fused) check(spec *Spec, mb *Minibatch) error {
 			destinations = b.NumDst // compared with the next layer's sources
 		}
 		if b.NumSrc != sources || b.NumDst != destinations {
-			return fmt.Errorf("sample: layer %d has %d sources and %d destinations, not %d and %d",
+			return fmt.Errorf("sample: layer %d has %d sources and %d destinations, but needs %d "+
+				"and %d",
 				l, b.NumSrc, b.NumDst, sources, destinations)
 		}
 		if l > 0 && !s.options.ForwardOnly {

@@ -125,15 +125,16 @@ func (t *Topology) check() error {
 	begin, end := t.Graph.Indptr[0], t.Graph.Indptr[rows]
 	switch {
 	case t.First < 0 || int(t.First)+rows > vertices:
-		return fmt.Errorf("topology: it holds rows %d to %d, but there are original ids for %d "+
-			"vertices", t.First, int(t.First)+rows, vertices)
+		return fmt.Errorf("topology: it has rows %d to %d, but there are original ids for only "+
+			"%d vertices", t.First, int(t.First)+rows, vertices)
 	case begin < 0 || end < begin || end > int64(len(t.Graph.Indices)):
 		return fmt.Errorf("topology: indptr runs from %d to %d, but there are %d indices", begin,
 			end, len(t.Graph.Indices))
 	case t.Weights != nil && (len(t.Weights) != len(t.Graph.Indices) ||
 		len(t.WeightSums) != vertices):
-		return fmt.Errorf("topology: %d weights for %d indices, and %d sums of weights for %d "+
-			"vertices", len(t.Weights), len(t.Graph.Indices), len(t.WeightSums), vertices)
+		return fmt.Errorf("topology: there are %d weights for %d indices and %d sums of weights "+
+			"for %d vertices; each index needs one weight, and each vertex one sum",
+			len(t.Weights), len(t.Graph.Indices), len(t.WeightSums), vertices)
 	}
 	return nil
 }

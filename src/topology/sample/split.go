@@ -181,7 +181,8 @@ func (c *Crossing) Expect(o *Owners, rank int) error {
 	total, own := 0, o.Vertices(rank%o.Size)
 	for m, n := range c.Wanted {
 		if r := o.first(rank) + m; n < 0 || n > own || r == rank && n > 0 {
-			return fmt.Errorf("sample: rank %d has found %d vertices of rank %d, which has %d; %s",
+			return fmt.Errorf("sample: rank %d has found %d vertices of rank %d, which has only "+
+				"%d; %s",
 				r, n, rank, own, sameParts)
 		}
 		total += n

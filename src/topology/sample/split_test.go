@@ -449,7 +449,8 @@ func TestSplitRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.Wanted[1] = 21
-	expect("too many", x.Expect(rows, 0), "rank 1 has found 21 vertices of rank 0, which has 20")
+	expect("too many", x.Expect(rows, 0),
+		"rank 1 has found 21 vertices of rank 0, which has only 20")
 	x.Wanted[1] = -1
 	expect("fewer than none", x.Expect(rows, 0), "rank 1")
 	x.Wanted[1] = 1

@@ -68,8 +68,8 @@ func (o *Options) check() error {
 		}
 		o.Threads = len(allowed)
 	case len(o.CPUs) > 0 && len(o.CPUs) != o.Threads:
-		return fmt.Errorf("compute/cpu: %d threads but %d CPUs to pin them to; name one for each "+
-			"thread", o.Threads, len(o.CPUs))
+		return fmt.Errorf("compute/cpu: there are %d threads, but %d CPUs to pin them to; name "+
+			"one CPU for each thread", o.Threads, len(o.CPUs))
 	}
 	return nil
 }

@@ -73,8 +73,8 @@ func Read(path string, vertices, parts int) ([]int32, error) {
 		return nil, err
 	}
 	if len(part) != vertices {
-		return nil, fmt.Errorf("%s: %w: it has %d entries, and there are %d vertices; it must "+
-			"have one for each vertex of the dataset, in the dataset's order", path, ErrAssignment,
+		return nil, fmt.Errorf("%s: %w: it has %d entries, but %d vertices need one entry each, "+
+			"in the order of the dataset", path, ErrAssignment,
 			len(part), vertices)
 	}
 	for v, k := range part {

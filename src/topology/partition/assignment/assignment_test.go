@@ -48,8 +48,8 @@ func TestFormatsAgree(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct{ path, want string }{
-		"too short":      {text(t, "0\n1\n2\n"), "3 entries, and there are 4 vertices"},
-		"too long":       {array(t, make([]int32, 5), 5), "5 entries, and there are 4 vertices"},
+		"too short":      {text(t, "0\n1\n2\n"), "3 entries, but 4 vertices"},
+		"too long":       {array(t, make([]int32, 5), 5), "5 entries, but 4 vertices"},
 		"counts from 1":  {text(t, "1\n2\n3\n3\n"), "vertex 2 is in part 3, but 3 parts"},
 		"below 0":        {array(t, []int64{0, 1, -1, 2}, 4), "vertex 2 is in part -1"},
 		"beyond 32 bits": {text(t, "0\n1\n99999999999\n1\n"), ":3: not an assignment"},
