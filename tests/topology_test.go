@@ -142,7 +142,8 @@ func TestCachesOfAPartitionedTopology(t *testing.T) {
 		same(append(slices.Clone(sets), "cache.policy="+p)...)
 	}
 	for _, c := range []struct{ flag, value, says string }{
-		{"--policies", "sieve", `"sieve" ranks no vertices`}, {"--ranks", "3", "but the job has 3 ranks"},
+		{"--policies", "sieve", `"sieve" ranks no vertices`},
+		{"--ranks", "3", "but the job has 3 ranks"},
 		{"--alpha", "-1", "--alpha is -1"},
 	} {
 		if r := halognn(t).run(t, append(args, c.flag, c.value)...); r.code == 0 ||

@@ -12,11 +12,11 @@ import (
 type Curves struct {
 	X        string    `json:"x"` // labels with units
 	Y        string    `json:"y"`
-	LogX     bool      `json:"logX"` // of which all values must be above 0
+	LogX     bool      `json:"logX"` // a logarithmic x axis; all values must be above 0
 	LogY     bool      `json:"logY"`
 	Whole    bool      `json:"whole"` // x counts things: ticks are whole numbers
 	At       []float64 `json:"at,omitempty"`
-	AtLabels []string  `json:"atLabels,omitempty"` // of At; nil: the numbers
+	AtLabels []string  `json:"atLabels,omitempty"` // labels of At; nil means its numbers
 	Zero     bool      `json:"zero"`               // the y axis begins at 0
 	Curves   []Curve   `json:"curves"`
 }
@@ -25,12 +25,12 @@ type Curves struct {
 // differ only in the cache have the same loss, and one drawn over the other would hide that.
 type Curve struct {
 	Names  []string  `json:"names"`
-	End    string    `json:"end"` // after the names
+	End    string    `json:"end"` // text after the names
 	X      []float64 `json:"px"`  // finite, ascending
-	Y      []float64 `json:"py"`  // finite, as many
+	Y      []float64 `json:"py"`  // finite, one number for each number in X
 	Low    []float64 `json:"low,omitempty"`
 	High   []float64 `json:"high,omitempty"` // a band from low to high; nil for none
-	Color  int       `json:"color"`          // of the palette
+	Color  int       `json:"color"`          // number of the colour in the palette
 	Open   bool      `json:"open"`           // its points are drawn as rings
 	Dashed bool      `json:"dashed"`         // a curve without points
 	Free   bool      `json:"free"`           // a reference, without colour or points

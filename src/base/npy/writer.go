@@ -14,7 +14,7 @@ import (
 // Info describes a written file, for the meta.json beside it.
 type Info struct {
 	Bytes int64  `json:"bytes"`
-	XXH64 string `json:"xxh64"` // of the whole file, 16 hex digits, as the xxhsum tool prints it
+	XXH64 string `json:"xxh64"` // hash of the file, 16 hex digits, as xxhsum prints it
 	DType string `json:"dtype"`
 	Shape []int  `json:"shape"`
 }

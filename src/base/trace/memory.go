@@ -21,7 +21,7 @@ const (
 	MemCacheRows = "cache_rows"
 	// where they are, scores, and the plan of a look-ahead
 	MemCacheIndex = "cache_index"
-	// of `lookahead`: the minibatches that wait
+	// with `lookahead`: the minibatches that wait
 	MemWindow = "window"
 	// `pipeline.depth` + 1 minibatches in preparation: blocks, fetched and served rows, input rows
 	// and means; of sampled validation if that is larger

@@ -22,14 +22,14 @@ type Terms struct {
 	// `sync`; t_DDP = `t_train` + `t_sync`
 	Sync float64 `json:"t_sync"`
 
-	// of t_DDP: `shuffle`
+	// part of t_DDP: `shuffle`
 	Shuffle float64 `json:"t_shuffle,omitempty"`
 
 	// minibatches on the bus to a GPU
 	Up float64 `json:"t_up,omitempty"`
-	// of t_DDP: input rows made on a GPU
+	// part of t_DDP: input rows made on a GPU
 	Gather float64 `json:"t_gather,omitempty"`
-	// of t_DDP: gradients on the bus, down and up
+	// part of t_DDP: gradients on the bus, down and up
 	Staged float64 `json:"t_staged,omitempty"`
 }
 

@@ -94,7 +94,7 @@ var (
 type Meta struct {
 	Format       int                 `json:"format"`
 	Name         string              `json:"name"`
-	Task         string              `json:"task"` // of the table of package task, or task.None
+	Task         string              `json:"task"` // name in the table of package task, or task.None
 	Vertices     int64               `json:"vertices"`
 	Edges        int64               `json:"edges"`                   // stored directed edges
 	Weighted     bool                `json:"weighted,omitempty"`      // edges have weights
@@ -102,14 +102,14 @@ type Meta struct {
 	Features     int                 `json:"features"`
 	Classes      int                 `json:"classes"`
 	FeatureType  string              `json:"feature_type"`            // FeatureTypes, or SparseOnes
-	Entries      int64               `json:"entries,omitempty"`       // of sparse rows
+	Entries      int64               `json:"entries,omitempty"`       // entries of all rows, if sparse
 	FeatureNames []string            `json:"feature_names,omitempty"` // if the source has them
 	Provenance   Provenance          `json:"provenance"`
-	Schema       graph.Schema        `json:"schema,omitzero"`  // of typed graphs, and
+	Schema       graph.Schema        `json:"schema,omitzero"`  // only of a typed graph
 	Tables       []Table             `json:"tables,omitempty"` // [T] what vertices of a type have
 	LabelType    string              `json:"label_type,omitempty"`
-	MoreSplits   int                 `json:"more_splits,omitempty"` // beside the first
-	Files        map[string]npy.Info `json:"files"`                 // by file name
+	MoreSplits   int                 `json:"more_splits,omitempty"` // splits besides the first
+	Files        map[string]npy.Info `json:"files"`                 // keys are file names
 }
 
 // Table describes the feature rows of the vertices of one type.
@@ -117,8 +117,8 @@ type Table struct {
 	Vertices    int64    `json:"vertices"`
 	Features    int      `json:"features"` // 0: none
 	FeatureType string   `json:"feature_type"`
-	Entries     int64    `json:"entries,omitempty"` // of sparse rows
-	Names       []string `json:"names,omitempty"`   // of the columns, where the source has them
+	Entries     int64    `json:"entries,omitempty"` // entries of all rows, if sparse
+	Names       []string `json:"names,omitempty"`   // column names, where the source has them
 }
 
 // Type returns the element type of the rows.

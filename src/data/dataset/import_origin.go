@@ -18,8 +18,8 @@ type origin struct {
 	Name       string      `json:"name"`
 	Split      string      `json:"split"`       // where the split comes from
 	Classes    int         `json:"classes"`     // y holds 0 to Classes-1, perhaps not all
-	ClassNames []string    `json:"class_names"` // in order
-	Parts      []graphPart `json:"parts"`       // of several joined graphs
+	ClassNames []string    `json:"class_names"` // names of the classes, in order
+	Parts      []graphPart `json:"parts"`       // the graphs, if several were joined
 	Notes      []string    `json:"notes"`
 }
 

@@ -15,8 +15,8 @@ import (
 type Reading struct {
 	Of      string `json:"of"` // the table, or the archive or directory of arrays
 	Name    string `json:"name"`
-	Last    string `json:"last,omitempty"`    // of several columns, the last one's name
-	Columns int    `json:"columns,omitempty"` // of several columns, how many
+	Last    string `json:"last,omitempty"`    // name of the last column, if there are several
+	Columns int    `json:"columns,omitempty"` // number of columns, if there are several
 	As      string `json:"as"`
 	Why     string `json:"why,omitempty"` // where there was a choice
 }

@@ -25,7 +25,7 @@ const (
 // Purpose is all that counts depend on: the dataset and how it is sampled. Counts can be used again
 // for an equal purpose.
 type Purpose struct {
-	Dataset  string `json:"dataset"`  // its name
+	Dataset  string `json:"dataset"`  // name of the dataset
 	Identity string `json:"identity"` // dataset.Identity
 	Kind     string `json:"sample_kind"`
 	Fanouts  []int  `json:"fanouts"`

@@ -91,28 +91,28 @@ type Meta struct {
 	EdgeFeatures int          `json:"edge_features,omitempty"` // columns; 0: edges have none
 	Features     int          `json:"features"`
 	FeatureType  string       `json:"feature_type"`
-	Entries      int64        `json:"entries,omitempty"`       // of sparse rows
-	Names        []string     `json:"feature_names,omitempty"` // likewise
-	Schema       graph.Schema `json:"schema,omitzero"`         // of typed graphs, and
-	// [P*T+1] of the types of each part
+	Entries      int64        `json:"entries,omitempty"`       // entries of all rows, if sparse
+	Names        []string     `json:"feature_names,omitempty"` // where the source has them
+	Schema       graph.Schema `json:"schema,omitzero"`         // only of a typed graph
+	// [P*T+1] in a typed graph: first vertex of each type in each part
 	Starts     []int64             `json:"starts,omitempty"`
 	Tables     []dataset.Table     `json:"tables,omitempty"` // [T] what vertices of a type have
 	LabelType  string              `json:"label_type,omitempty"`
 	Origin     Origin              `json:"origin"`
 	Splits     []SplitSizes        `json:"splits"`                // [P], once UseSplit of another
 	MoreSplits [][]SplitSizes      `json:"more_splits,omitempty"` // [splits - 1, P]
-	Links      []SplitSizes        `json:"links,omitempty"`       // [P] of the task of links
+	Links      []SplitSizes        `json:"links,omitempty"`       // [P] if the task is links
 	Report     partition.Report    `json:"report"`
-	Files      map[string]npy.Info `json:"files"` // by path inside the directory
+	Files      map[string]npy.Info `json:"files"` // keys are paths inside the directory
 }
 
 // Origin describes the dataset and the method of a partition.
 type Origin struct {
-	Dataset  string `json:"dataset"`  // its name
+	Dataset  string `json:"dataset"`  // name of the dataset
 	Identity string `json:"identity"` // dataset.Identity
 	Method   string `json:"method"`
 	Seed     uint64 `json:"seed"`
-	Order    string `json:"order"` // of the vertices inside a part: OrderDegree or OrderVIP
+	Order    string `json:"order"` // order of the vertices inside a part: OrderDegree or OrderVIP
 
 	// dataset.Meta.Scaling, the XXH64 of the dataset's scaling.npy; absent for features that were
 	// not standardized
@@ -126,8 +126,8 @@ type Origin struct {
 	// are the dataset's own
 	Features string `json:"features,omitempty"`
 
-	Fanouts []int `json:"fanouts,omitempty"` // of OrderVIP
-	Batch   int   `json:"batch,omitempty"`   // of OrderVIP
+	Fanouts []int `json:"fanouts,omitempty"` // fanouts for OrderVIP
+	Batch   int   `json:"batch,omitempty"`   // batch for OrderVIP
 }
 
 // The orders that vertices may have inside a part.

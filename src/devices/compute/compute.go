@@ -133,9 +133,9 @@ func InTiles(d Device, tiles int, work func(tile int)) {
 // Peak is a measured peak rate of a device, for independent multiply-adds on registers.
 type Peak struct {
 	ISA       string    `json:"isa"`                  // the instructions, such as "AVX-512"
-	Precision Precision `json:"precision"`            // of the factors
-	One       float64   `json:"one_flops_per_second"` // on one thread
-	All       float64   `json:"all_flops_per_second"` // on all threads of the device
+	Precision Precision `json:"precision"`            // precision of the factors
+	One       float64   `json:"one_flops_per_second"` // rate on one thread
+	All       float64   `json:"all_flops_per_second"` // rate on all threads of the device
 }
 
 // BestPeak returns the highest peak on all threads, in flop/s, for factors of the given precision.

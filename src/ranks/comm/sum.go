@@ -13,7 +13,7 @@ type SumMode int
 
 const (
 	SumAuto         SumMode = iota // SumReproducible up to MaxReproducible ranks, else SumFast
-	SumReproducible                // in rank order: the same result with every Comm
+	SumReproducible                // adds in rank order: the same result with every Comm
 	// SumFast adds by StartAllreduceSum. The last bit depends on the implementation.
 	SumFast
 )

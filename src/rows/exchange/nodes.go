@@ -173,7 +173,7 @@ func (m *message) swap(p *Plan) {
 
 // purchase is what a plan wants from buyers, and what its rank buys.
 type purchase struct {
-	own   message // this rank's own; while it is in the plan, the buyer's
+	own   message // the one of this rank's own message and the buyer's that is not in the plan
 	early []int32 // places in own.askIDs of early rows
 
 	// [L] for each rank of the node: number of counts sent and received, of ids sent and received,
@@ -402,7 +402,7 @@ func (p *Plan) Wanted() []graph.VertexID { return p.bought.union }
 func (x *Exchange) Buy(p *Plan, slot []int32, early []graph.VertexID) {
 	b, w := x.node, &p.bought
 	numbers := len(w.union) + len(early)
-	for r, n := range p.askNumbers { // and members of sums
+	for r, n := range p.askNumbers { // n also counts the members of sums
 		numbers += n - x.rowsAsked(p.asked, r)
 	}
 	w.own.swap(p)

@@ -101,7 +101,7 @@ func (x *Exchange) Collect(p *Plan, at []int32) {
 		}
 	}
 	r.sent = mem.Grow(r.sent[:0], rows*x.rowBytesOf(0))
-	collected := x.received + 2 // see layTables
+	collected := x.received + 2 // table of collected rows, as layTables numbers it
 	p.Rows.Tables[collected] = r.sent
 	for k, i := range at {
 		x.copyRow(p, k, r.found[i])

@@ -40,8 +40,8 @@ type Index struct {
 	Optimizer     Optimizer `json:"optimizer"`
 	BlocksDigest  string    `json:"blocks_digest"` // digest of the minibatches written
 	Types         []Type    `json:"types,omitempty"`
-	Relations     []string  `json:"relations,omitempty"` // of Types, in the order of ends-l
-	Minibatches   []Item    `json:"minibatches"`         // in the order of training
+	Relations     []string  `json:"relations,omitempty"` // names, in the order of ends-l
+	Minibatches   []Item    `json:"minibatches"`         // minibatches in the order of training
 }
 
 // Model is the model whose initial weights are written.

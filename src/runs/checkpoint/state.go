@@ -114,14 +114,14 @@ func (s *State) Earlier(rank, ranks int) Share {
 // summary of a run is computed from them.
 type Sums struct {
 	Epochs       int                `json:"epochs"`
-	TrainLoss    float64            `json:"train_loss"` // of the last epoch
+	TrainLoss    float64            `json:"train_loss"` // loss of the last epoch
 	WaitFraction float64            `json:"wait_fraction"`
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	FirstStep    float64            `json:"first_step_seconds"`
 	Startup      float64            `json:"startup_seconds"`
 	StartupShare float64            `json:"startup_fraction"`
-	Collectives  float64            `json:"rounds_per_step"`     // of each rank, in the last epoch
-	OwnerSkew    float64            `json:"owner_skew,omitzero"` // of the last epoch
+	Collectives  float64            `json:"rounds_per_step"`     // of each rank, last epoch
+	OwnerSkew    float64            `json:"owner_skew,omitzero"` // skew of the last epoch
 
 	trace.Counters
 

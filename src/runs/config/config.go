@@ -51,7 +51,7 @@ type Config struct {
 // Drawn says how minibatches are drawn. The method Spec makes the sampling of the job from it.
 type Drawn struct {
 	Fanouts       []int // neighbours per hop, seed hop first; each >= 1, or sample.All
-	EvalFanouts   []int // of minibatches that are not trained; empty: Fanouts
+	EvalFanouts   []int // fanouts of minibatches that are not trained; if empty, Fanouts
 	LayerVertices int   // for LADIES: vertices of a layer on average, >= 1
 }
 

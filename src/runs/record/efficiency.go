@@ -35,13 +35,13 @@ type Efficiency struct {
 
 // SlowestRank says where the time of the slowest rank goes.
 type SlowestRank struct {
-	// its number
+	// number of the slowest rank
 	Rank int `json:"rank"`
-	// seconds of an epoch
+	// seconds of an epoch on this rank
 	Seconds float64 `json:"seconds"`
-	// share of its CPUs' time
+	// useful time, as a share of the time of the rank's CPUs
 	Useful float64 `json:"useful"`
-	// phases of its training thread
+	// seconds of the phases of the rank's training thread
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 }
 

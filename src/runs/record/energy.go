@@ -15,11 +15,11 @@ type Energy struct {
 
 // Joules is the energy that one kind of hardware used, on all nodes.
 type Joules struct {
-	// of all epochs, with evaluations between them
+	// joules of all epochs, with evaluations between them
 	Training *float64 `json:"training_joules"`
-	// of an epoch, without evaluation
+	// joules of an epoch, without evaluation
 	Epoch *float64 `json:"epoch_joules"`
-	// of 1,000 seeds, without evaluation
+	// joules for 1,000 seeds, without evaluation
 	Seeds *float64 `json:"joules_per_1000_seeds"`
 }
 

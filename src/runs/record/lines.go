@@ -13,22 +13,22 @@ const (
 type Step struct {
 	// `step`
 	Kind string `json:"kind"`
-	// from 1
+	// number of the epoch, from 1
 	Epoch int `json:"epoch"`
-	// from 0, within the epoch
+	// number of the step within the epoch, from 0
 	Step int `json:"step"`
-	// of the global minibatch
+	// loss of the global minibatch
 	Loss float64 `json:"loss"`
 	// `loss` as float32 bits, hex
 	LossBits string `json:"loss_bits"`
 	// learning rate
 	LR float64 `json:"lr"`
-	// number in the global minibatch
+	// number of seeds in the global minibatch
 	Seeds int `json:"seeds"`
-	// of the training seeds, dropout on; multi-label: micro-F1, null without labels; absent for
-	// numbers and ranked links
+	// accuracy on the training seeds, dropout on; multi-label: micro-F1, null without labels;
+	// absent for numbers and ranked links
 	Accuracy *Metric `json:"accuracy,omitempty"`
-	// for links: of the training links among the minibatch's negatives, dropout on
+	// for links: MRR of the training links among the minibatch's negatives, dropout on
 	MRR *Metric `json:"mrr,omitempty"`
 	// when the line was written, in seconds since 1970
 	Time float64 `json:"time"`
@@ -43,26 +43,26 @@ type Step struct {
 type Epoch struct {
 	// `epoch`
 	Kind string `json:"kind"`
-	// from 1
+	// number of the epoch, from 1
 	Epoch int `json:"epoch"`
 	// as in `epoch_seconds`
 	Seconds float64 `json:"seconds"`
 	// when the line was written, in seconds since 1970
 	Time float64 `json:"time"`
-	// mean over the steps, weighted by seeds
+	// mean loss of the steps, weighted by seeds
 	Loss float64 `json:"loss"`
 	// learning rate of the last step
 	LR float64 `json:"lr"`
-	// mean over ranks
+	// share of the epoch in which training waited, mean over ranks
 	WaitFraction float64 `json:"wait_fraction"`
-	// of this epoch, mean over ranks
+	// as `busy_fraction` of the summary, of this epoch, mean over ranks
 	BusyFraction float64 `json:"busy_fraction"`
 
-	// mean over ranks
+	// wait for the first minibatch of the epoch, mean over ranks
 	Startup float64 `json:"startup_seconds"`
-	// mean over ranks
+	// `startup_seconds` as a share of the epoch, mean over ranks
 	StartupFraction float64 `json:"startup_fraction"`
-	// mean over ranks
+	// seconds of each phase, mean over ranks
 	PhaseSeconds map[string]float64 `json:"phase_seconds"`
 	// as `owner_skew` of the summary
 	OwnerSkew float64 `json:"owner_skew,omitempty"`
@@ -75,7 +75,7 @@ type Epoch struct {
 	// collectives of each rank, all equal
 	Collectives int64 `json:"rounds"`
 	Rows
-	// by rank
+	// numbers of each rank, by rank
 	Ranks []Rank `json:"ranks"`
 }
 
@@ -96,7 +96,7 @@ type Rank struct {
 type Eval struct {
 	// `eval`
 	Kind string `json:"kind"`
-	// from 1
+	// number of the epoch, from 1
 	Epoch int `json:"epoch"`
 	// what the evaluation took
 	Seconds float64 `json:"seconds"`
@@ -106,11 +106,11 @@ type Eval struct {
 	Links map[string]float64 `json:"valid_links,omitempty"`
 	// `train.eval_mode`
 	Mode string `json:"mode"`
-	// of validation, as in `summary.json`
+	// accuracy of validation, as in `summary.json`
 	ValidAccuracy *Metric `json:"valid_accuracy,omitempty"`
-	// as in `summary.json`
+	// metric of validation, as in `summary.json`
 	ValidMetric Metric `json:"valid_metric"`
-	// of test; only with mode `full`
+	// accuracy on the test set; only with mode `full`
 	TestAccuracy *Metric `json:"test_accuracy,omitempty"`
 	// only with mode `full`
 	TestMetric *Metric `json:"test_metric,omitempty"`

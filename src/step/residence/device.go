@@ -30,7 +30,7 @@ type DeviceRows struct {
 	Own int64 `json:"own_rows"`
 	// how many of `own_rows` are in device memory
 	Resident int64 `json:"resident_rows"`
-	// how these were chosen
+	// how the rows in device memory were chosen
 	Order string `json:"order"`
 	// `copy` or `mapped`
 	Reads string `json:"reads"`

@@ -22,15 +22,15 @@ import (
 type NodesChoice struct {
 	// `on` or `off`
 	Nodes string `json:"nodes"`
-	// in words
+	// the reason, in words
 	Why string `json:"why"`
 	// rows of all ranks for a step if each asks for itself
 	OffRows float64 `json:"off_rows,omitempty"`
-	// and as one
+	// rows of all ranks for a step if the ranks of a node fetch as one
 	OnRows float64 `json:"on_rows,omitempty"`
-	// the slowest rank's seconds, each for itself
+	// the slowest rank's seconds if each asks for itself
 	OffSeconds float64 `json:"off_seconds,omitempty"`
-	// and as one
+	// the slowest rank's seconds if the ranks of a node fetch as one
 	OnSeconds float64 `json:"on_seconds,omitempty"`
 }
 
@@ -105,7 +105,7 @@ type fetchedSort struct {
 	// Besides names, nodes have further collectives, mostly of few rows: owners say which rows are
 	// late, and these are fetched apart from the others.
 	late bool
-	ids  [][]graph.VertexID // of each minibatch
+	ids  [][]graph.VertexID // ids of each minibatch
 }
 
 // fetchedSorts returns the sorts of rows of the job, with the exchanges of AsNodes as it is when

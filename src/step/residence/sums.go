@@ -23,7 +23,7 @@ import (
 type SumsChoice struct {
 	// `on` or `off`
 	Sums string `json:"sums"`
-	// in words
+	// the reason, in words
 	Why string `json:"why"`
 	// bytes of a minibatch, with ids, if rows alone travel
 	RowBytes float64 `json:"row_bytes,omitempty"`

@@ -75,8 +75,9 @@ type CleanReport struct {
 	Duplicates int64 `json:"duplicates"` // dropped repeats of an edge
 	Reversed   int64 `json:"reversed"`   // edges added because only their reverse was there
 
-	// of BuildWeighted: edges given several times with weights that differ, and pairs of edges made
-	// undirected that were given in both directions with weights that differ
+	// Only BuildWeighted sets these. Unequal counts edges that were given several times with
+	// weights that differ. Uneven counts pairs of edges made undirected that were given in both
+	// directions with weights that differ.
 	Unequal int64 `json:"unequal,omitempty"`
 	Uneven  int64 `json:"uneven,omitempty"`
 }

@@ -32,7 +32,7 @@ type Report struct {
 	TrainImbalance  float64    `json:"train_imbalance"`
 	EvalImbalance   float64    `json:"eval_imbalance"`
 	EdgeImbalance   float64    `json:"edge_imbalance"`
-	CutFraction     float64    `json:"cut_fraction"` // of all edges
+	CutFraction     float64    `json:"cut_fraction"` // cut edges as a share of all edges
 	// total halo / N: the rows a full-graph layer must fetch, per vertex
 	HaloPerVertex float64 `json:"halo_per_vertex"`
 	// vertices with as many edges as a part has in the mean, or more; no cut can divide them
@@ -46,7 +46,7 @@ type Report struct {
 
 // Hub is the vertex with the most in-edges among the vertices of a part.
 type Hub struct {
-	Vertex graph.VertexID `json:"vertex"` // of the dataset
+	Vertex graph.VertexID `json:"vertex"` // number of the vertex in the dataset
 	Part   int            `json:"part"`
 	Edges  int64          `json:"edges"`
 }
@@ -59,7 +59,7 @@ type Sampled struct {
 	Batch       int    `json:"batch"` // seeds of a minibatch of all parts
 	Seed        uint64 `json:"seed"`
 	Minibatches int    `json:"minibatches"`
-	Edges       int64  `json:"edges"` // of all minibatches
+	Edges       int64  `json:"edges"` // sampled edges of all minibatches
 	// the share of these edges whose ends lie in different parts
 	CrossEdges float64 `json:"cross_edges"`
 	// [L], the input layer first: the edges of the part with the most edges, divided by the mean

@@ -148,7 +148,7 @@ type Report struct {
 	Steps  int64  `json:"steps"` // updates
 	Rates
 	Seconds float64 `json:"seconds"`       // during which the meter was on
-	Busy    float64 `json:"busy_seconds"`  // in which kernels ran
+	Busy    float64 `json:"busy_seconds"`  // seconds in which kernels ran
 	Idle    float64 `json:"idle_share"`    // share of the seconds in which none did
 	Floor   float64 `json:"floor_seconds"` // sum of the kernels' floors
 

@@ -13,7 +13,7 @@ type Rates struct {
 	Copy    float64 `json:"copy_bytes_per_second"`    // read and written by a copy
 	Product float64 `json:"product_flops_per_second"` // peak, or of a matrix product
 
-	// of all instruction sets, where a device can measure them
+	// peak rates of all instruction sets, if a device can measure them
 	Peaks []compute.Peak `json:"peaks,omitempty"`
 }
 
