@@ -102,7 +102,7 @@ type Meta struct {
 	Features     int                 `json:"features"`
 	Classes      int                 `json:"classes"`
 	FeatureType  string              `json:"feature_type"`            // FeatureTypes, or SparseOnes
-	Entries      int64               `json:"entries,omitempty"`       // entries of all rows, if sparse
+	Entries      int64               `json:"entries,omitempty"`       // entries of sparse rows
 	FeatureNames []string            `json:"feature_names,omitempty"` // if the source has them
 	Provenance   Provenance          `json:"provenance"`
 	Schema       graph.Schema        `json:"schema,omitzero"`  // only of a typed graph
@@ -117,7 +117,7 @@ type Table struct {
 	Vertices    int64    `json:"vertices"`
 	Features    int      `json:"features"` // 0: none
 	FeatureType string   `json:"feature_type"`
-	Entries     int64    `json:"entries,omitempty"` // entries of all rows, if sparse
+	Entries     int64    `json:"entries,omitempty"` // entries of sparse rows
 	Names       []string `json:"names,omitempty"`   // column names, where the source has them
 }
 

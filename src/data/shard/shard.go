@@ -91,7 +91,7 @@ type Meta struct {
 	EdgeFeatures int          `json:"edge_features,omitempty"` // columns; 0: edges have none
 	Features     int          `json:"features"`
 	FeatureType  string       `json:"feature_type"`
-	Entries      int64        `json:"entries,omitempty"`       // entries of all rows, if sparse
+	Entries      int64        `json:"entries,omitempty"`       // entries of sparse rows
 	Names        []string     `json:"feature_names,omitempty"` // where the source has them
 	Schema       graph.Schema `json:"schema,omitzero"`         // only of a typed graph
 	// [P*T+1] in a typed graph: first vertex of each type in each part
