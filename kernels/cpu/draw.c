@@ -15,7 +15,8 @@
 #define ROWS_AHEAD 16
 /* How many bytes of a row are prefetched; in longer rows the processor itself reads ahead. */
 #define PREFETCHED 1024
-/* Most rows have at most so many bytes; these are prefetched without a branch on the length. */
+/* Most rows have at most this many bytes. So the first USUAL bytes of every row are prefetched
+ * without a branch on the length. */
 #define USUAL 256
 
 /* Read table[at[0]], table[at[1]], ... by 4 or 8 separate reads. Some processors split the gather

@@ -16,7 +16,8 @@ constexpr int FLIGHT = 4;
 
 // A warp keeps the numbers [edges,heads] of a segment in shared memory if they are not more than
 // KEPT: 32 edges of 8 heads, 256 of one. Then it writes them once, for other kernels, and counts in
-// 32 bits (Int). Those of longer segments are made where they lie in the end.
+// 32 bits (Int). The numbers of longer segments are computed in the place of the result, in device
+// memory.
 constexpr int KEPT = 256;
 
 // read_rows reads columns [col, col+N) of the rows of FLIGHT edges from e on, of n edges.
@@ -197,9 +198,9 @@ __device__ inline void dots_by_edge(Int n, Int heads, Int width, int lanes, cons
 
 __device__ inline float multiplied(float x, float y, int64_t) { return x * y; }
 
-// attend_one_back turns de, the gradients of the weights of a destination's n edges, into those of
-// the scores before LeakyReLU, and sums them. Unless dy is null, it first makes de from the rows z
-// and the row of dy.
+// attend_one_back is for a destination with n edges. It turns de, the gradients of the attention
+// weights of these edges, into the gradients of the scores before LeakyReLU, and sums them. Unless
+// dy is null, it first makes de from the rows z and the row of dy.
 template <int N, typename Int, typename T>
 __device__ inline void attend_one_back(float *kept, float *de, float *ddst, Int n, Int heads,
                                        Int width, int lanes, const int32_t *indices,

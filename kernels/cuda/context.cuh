@@ -14,9 +14,9 @@ namespace halognn {
 
 // sums describes what a gradient still needs after its matrix products; halognn_cuda_settle
 // computes it. b [cols] gets the sums of the columns of dy [rows,cols]. If times is not null, each
-// element of dy is first multiplied by that of times. If total is true, b [1] gets the total of
-// these sums. If b2 is not null, nothing is summed: b and b2 [rows,cols/2] get the left and the
-// right half of dy, in float32.
+// element of dy is first multiplied by the same element of times. If total is true, b [1] gets the
+// total of these sums. If b2 is not null, nothing is summed: b and b2 [rows,cols/2] get the left
+// and the right half of dy, in float32.
 struct sums {
     float *b, *b2;
     halognn_cuda_matrix dy, times;
@@ -110,8 +110,8 @@ __device__ inline int64_t item() {
     return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
-// pack is N neighbouring elements. If their address allows it, one instruction reads or writes up
-// to 16 bytes of them.
+// pack is N neighbouring elements. If the address of the pack allows it, one instruction reads or
+// writes up to 16 bytes of the pack.
 template <typename T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack {
     T at[N];

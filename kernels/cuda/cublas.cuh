@@ -34,7 +34,7 @@ struct blas_functions {
 };
 extern blas_functions cublas;
 
-// error codes from here on are those of cuBLAS plus this
+// an error code of at least this number is an error code of cuBLAS plus this number
 constexpr int BLAS_CODE = 100000;
 constexpr int NO_BLAS = BLAS_CODE + 99;      // the code for: cuBLAS is not loaded
 

@@ -1,5 +1,5 @@
 // exp in float32, computed only by additions and multiplications. The result has the same bits as
-// that of kernels/cpu/exp.h, which explains the method.
+// the result of kernels/cpu/exp.h, which explains the method.
 #pragma once
 
 #include <cstring>

@@ -104,7 +104,8 @@ __global__ void round_kernel(bf16 *to, factors all) {
     }
 }
 
-// rounded_product rounds those of the factors that are stored as float32, and multiplies both.
+// rounded_product rounds each factor that is stored as float32, and then multiplies the two
+// factors.
 template <typename F>
 int rounded_product(halognn_cuda *c, void *room, factors all, const F &multiply) {
     const bf16 *at[2];

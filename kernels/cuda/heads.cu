@@ -10,9 +10,9 @@ namespace {
 
 constexpr int ROWS = 4; // number of rows whose dot products for one head a group of lanes makes
 
-// The inner products of every head of each row with a, and those of the first rows with a2. A group
-// of lanes reads a head of ROWS rows at a time. Neighbouring groups have neighbouring heads. There
-// are fewer than 2^31 groups.
+// head_dots computes the inner products of every head of each row with a, and of every head of the
+// first rows also with a2. A group of lanes reads a head of ROWS rows at a time. Neighbouring
+// groups have neighbouring heads. There are fewer than 2^31 groups.
 template <int N, typename T>
 __global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int heads, int width,
                           int lanes, const T *z, const float *a, const float *a2) {
@@ -45,9 +45,9 @@ __global__ void head_dots(float *s, float *s2, int64_t rows, int64_t first, int 
 }
 
 // dots_back is the backward pass of head_dots for one column of the rows [r,end) of a chunk. It
-// adds the gradient of the inner products with a to dz. If BOTH, it also adds that of the inner
-// products with a2. To the sums it adds the gradients of a and a2. UNROLL rows are read before the
-// first is written.
+// adds the gradient of the inner products with a to dz. If BOTH is true, it also adds the gradient
+// of the inner products with a2. It adds the gradients of a and a2 to sum and sum2. UNROLL rows are
+// read before the first is written.
 template <bool BOTH, typename T>
 __device__ inline void dots_back(float *dz, int r, int end, int cols, int heads, const float *ds,
                                  const float *ds2, const T *z, float a, float a2, float &sum,

@@ -1,8 +1,8 @@
 // Losses. A warp computes the losses of some rows of logits, with exp and log in double precision.
-// The last warp of a group to finish adds the losses of the group. The last of these warps adds the
-// losses of all groups. Losses are added first by lane and then as a tree, so the sum does not
-// depend on which warps do this. Each warp needs a memory fence when it has finished. A fence takes
-// longer than a row, so there are at most WARPS warps.
+// The last warp of a group to finish adds the losses of the group. The last of all groups to finish
+// adds the losses of all groups. Losses are added first by lane and then as a tree, so the sum does
+// not depend on which warps do this. Each warp needs a memory fence when it has finished. A fence
+// takes longer than a row, so there are at most WARPS warps.
 #include "reduce.cuh"
 #include "stored.cuh"
 #include "warp.cuh"
@@ -229,7 +229,7 @@ __global__ void sigmoid_rows(float *dlogits, int64_t cols, const float *logits,
 }
 
 // answer_in returns the places of an answer. The scratch has room for the losses of groups,
-// followed by those of warps. If there are no rows, one warp still writes the result.
+// followed by the losses of warps. If there are no rows, one warp still writes the result.
 answer answer_in(halognn_cuda *c, halognn_cuda_loss *result, int64_t rows, float scale,
                  bool classes, void *scratch, const halognn_cuda_queued_loss *queued) {
     const int64_t per_warp = rows > WARPS ? ceil_div(rows, WARPS) : 1;

@@ -1,8 +1,8 @@
 // Gathering of rows, and means of rows over segments.
 //
 // Every thread has FLIGHT rows in flight before it uses the first: their addresses depend only on
-// the indices, and no other work hides the latency of device memory. Sums run in edge
-// order, so nothing depends on the mapping; those of scattered rows group by group.
+// the indices, and no other work hides the latency of device memory. Edges are added in order, so
+// the numbers do not depend on which thread computes them. Scattered rows are added group by group.
 #include "runs.cuh"
 #include "stored.cuh"
 #include "then.cuh"
@@ -124,7 +124,8 @@ struct by_degree { // of at most 32 bits, so that the lower halves of the ends g
     __device__ float apply(float v, float w) const { return v * w; }
 };
 
-// The sum of a segment so far: of its group, and of the groups before.
+// sums holds what has been added of a segment: the sum of the current group of edges, and the sum
+// of the groups before.
 template <int N>
 struct sums {
     float group[N], before[N];

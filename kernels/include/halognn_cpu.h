@@ -137,7 +137,7 @@ int halognn_catch_faults(void);
  * libm, in double. Each function returns the sum of the losses, added row by row and not multiplied
  * by scale. dlogits, unless NULL, becomes the gradient times scale. */
 
-/* *correct = number of rows in which the first of the largest logits is that of the label.
+/* *correct = number of rows in which the label's logit is the first of the largest logits.
  * labels[r] must be in [0,cols). */
 double halognn_softmax_ce(float *dlogits, int64_t rows, int64_t cols, const float *logits,
                           const int32_t *labels, float scale, int64_t *correct);

@@ -124,7 +124,7 @@ typedef struct {
  * places[0] becomes 1. For each suspect k, places[1 + 2*k] becomes 1 + the first row with a number
  * that is not finite, and places[2 + 2*k] becomes 1 + the vertex of this row if the row is one of
  * the first `known` rows. Both are 0 if there is no such row or vertex. The caller sets places [1 +
- * 2*HALOGNN_SUSPECTS] to zero before. *skipped is that of halognn_cuda_bound. */
+ * 2*HALOGNN_SUSPECTS] to zero before. *skipped is the field of halognn_cuda_bound. */
 #define HALOGNN_SUSPECTS 24
 #define HALOGNN_EXTRAS 12
 typedef struct {

@@ -31,7 +31,8 @@ static float *matrix(int64_t rows, int64_t cols, int special) {
     return x;
 }
 
-/* The pairs of x [rows,cols] by the plain kernel, which those of by must equal in every bit. */
+/* The pairs of x [rows,cols] by the plain kernel. The pairs by the kernel of by must have the same
+ * bits. */
 static uint32_t *pairs(const halognn_products *by, int64_t rows, int64_t cols, int64_t panel,
                        const float *x, int bf16) {
     const int64_t n = (rows + 1) / 2 * ((cols + panel - 1) / panel * panel), stride = cols + GAP;
@@ -62,7 +63,8 @@ static void test_pairs(const halognn_products *by, int64_t rows, int64_t cols) {
     free(x);
 }
 
-/* Both products equal the plain ones, and a row that is multiplied alone is that of the whole. */
+/* Both products equal the plain ones, and a row that is multiplied alone has the same result as in
+ * the whole matrix. */
 static void test_product(const halognn_products *by, int64_t m, int64_t n, int64_t k, int add) {
     const halognn_products *const of[] = {by, halognn_products_open(1)};
     const int64_t apart = n + GAP, size = m * apart;

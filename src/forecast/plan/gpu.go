@@ -28,8 +28,8 @@ type GPU struct {
 	Direct bool
 }
 
-// The rates assumed for a GPU if none are given and this machine has none: those of an A100 of 40
-// GB on PCIe 4.
+// The rates assumed for a GPU if no rates are given and this machine has no GPU. They are the rates
+// of an A100 with 40 GB on PCIe 4.
 const (
 	AssumedGPUMemory = 38e9
 	AssumedGPUCopy   = 1.3e12
@@ -408,8 +408,9 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 	return most, nil
 }
 
-// factorBytes returns the bytes of the factors that a layer's products round at a time: of a weight
-// gradient, or the weights and the wider matrix.
+// factorBytes returns the bytes of the factors that the products of a layer round at a time. The
+// product of a weight gradient rounds the rows x and their gradient dy. Any other product rounds
+// the weights, and x or dy.
 func (p *planner) factorBytes(x, dy, weights int) int64 {
 	return int64(p.job.GPU.Rounded) * int64(max(x+dy, max(x, dy)+weights))
 }
@@ -423,10 +424,10 @@ func (p *planner) rowsBelow(l int) compute.Elements {
 }
 
 // roundedBytes returns the bytes of the factors that the largest product of a step rounds. Rows
-// that are stored rounded are none of them, nor are their gradients, unless a norm makes these, or
-// attention, which multiplies the rows of all sources. Pairs of rows and of weights are stored
-// rounded; columns are multiplied by the weights themselves. Jumping knowledge multiplies rows of
-// float32.
+// that are stored rounded need no bytes here. A gradient that is stored rounded needs none either;
+// but after a norm or attention it is float32. Attention multiplies the rows of all sources. Pairs
+// of rows and of weights are stored rounded; columns are multiplied by the weights themselves.
+// Jumping knowledge multiplies rows of float32.
 func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
 	product := func(x, dy, weights int) { most = max(most, p.factorBytes(x, dy, weights)) }
 	of, stored := &p.job.Model, p.job.Stored
@@ -759,8 +760,8 @@ func (p *planner) lookAtDevice(t *Traffic) error {
 	return nil
 }
 
-// onGPU sets the terms that differ if a GPU trains, with a memory and bus of its own or shared
-// ones.
+// onGPU sets the times that differ if a GPU trains. If ranks share a GPU, they also share its
+// memory and its bus.
 func (x *Times) onGPU(p *planner, r *Rates) {
 	share := float64(p.job.sharing())
 	x.Up, x.Gather, x.Copy = p.device.up*share/r.Bus, p.device.read*share/r.Device,
@@ -777,7 +778,8 @@ func (x *Times) onGPU(p *planner, r *Rates) {
 	}
 }
 
-// measureDevice completes the rates of a GPU: measured if this machine has one, otherwise assumed.
+// measureDevice completes the rates of a GPU. It measures them if this machine has a GPU, and
+// otherwise assumes them.
 func (p *planner) measureDevice(r *Rates) error {
 	if p.job.GPU == nil {
 		return nil
