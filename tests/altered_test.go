@@ -124,7 +124,7 @@ func TestAlteredPartsAreNamed(t *testing.T) {
 					r := halognn(t).run(t, args(parts, dir)...)
 					remove(t, filepath.Join(dir, "out")) // a run that had begun leaves its log
 					want := append(slices.Clone(a.want), "partition again", "halognn check "+parts,
-						"data.verify: hashes")
+						"data.verify=hashes")
 					badInput{code: badData, want: want}.check(t, dir, r)
 				})
 			}

@@ -90,7 +90,7 @@ func TestImportKinds(t *testing.T) {
 		{"two names of one end",
 			edges("source,src,target,to\na,b,c,d\n"), ignore("target"),
 			want{
-				fault: []string{"It could be source, src, to: say which by --source and --target"},
+				fault: []string{"It could be source, src, to; say which by --source and --target"},
 			}},
 		{"names of two pairs, one of each end",
 			edges("source,dst\na,b\n"), nil,

@@ -334,14 +334,14 @@ func noEdges(a arraySource) error {
 	switch {
 	case has("edge_index") || has("__"):
 		return fmt.Errorf(
-			"%s: %w: edges of several types: give each type arrays or a table of its own, called "+
-				"edge_index,SOURCE,NAME,TARGET and x,TYPE; %s",
+			"%s: %w: the edges have several types; give each type arrays or a table of its own, "+
+				"called edge_index,SOURCE,NAME,TARGET and x,TYPE; %s",
 			a.path, ErrValue, holds)
 	case a.first("adj", "A", "adjacency") != "":
-		return fmt.Errorf("%s: %w: a dense adjacency matrix; save its edges instead: "+
-			"edge_index=numpy.argwhere(adj).T; %s", a.path, ErrValue, holds)
+		return fmt.Errorf("%s: %w: the array is a dense adjacency matrix; save its edges "+
+			"instead: edge_index=numpy.argwhere(adj).T; %s", a.path, ErrValue, holds)
 	case a.first("row", "col", "src", "dst", "source", "target") != "":
-		return fmt.Errorf("%s: %w: the two ends of the edges are two arrays; save them as one: "+
+		return fmt.Errorf("%s: %w: the ends of the edges are in two arrays; save them as one: "+
 			"edge_index=numpy.stack([src, dst]); %s", a.path, ErrValue, holds)
 	}
 	return fmt.Errorf("%s: there is neither edge_index nor adj_indptr; %s; name the array of the "+

@@ -123,7 +123,8 @@ func readOGBBinary(e *edgeSource, raw, path string) error {
 		return err
 	}
 	if len(nodes) != 1 {
-		return fmt.Errorf("%s: %d graphs; want a node property data set, which is one graph",
+		return fmt.Errorf("%s has %d graphs, but only a node property data set, which is one "+
+			"graph, can be imported",
 			a.name("num_nodes_list"), len(nodes))
 	}
 	if err := s.setVertices(nodes[0], a.name("num_nodes_list")); err != nil {

@@ -79,8 +79,8 @@ func (g *graphSource) readOGBTypes(path string) error {
 		return err
 	}
 	if counts == nil {
-		return fmt.Errorf("%s: %w: want two rows: the names of the types, and how many vertices "+
-			"each has", path, ErrValue)
+		return fmt.Errorf("%s: %w: the file must have two rows, the names of the types and the "+
+			"number of vertices of each type", path, ErrValue)
 	}
 	raw := filepath.Dir(path)
 	for i, name := range names {

@@ -55,8 +55,8 @@ func addScipy(e *edgeSource, a arraySource) error {
 	case "coo":
 		return addCOO(e, a, "row", "col")
 	}
-	return fmt.Errorf("%s: %q, want csr, csc or coo; save it again: scipy.sparse.save_npz(file, "+
-		"a.tocsr())", a.name("format"), format)
+	return fmt.Errorf("%s is %q, but must be csr, csc or coo; save it again with "+
+		"scipy.sparse.save_npz(file, a.tocsr())", a.name("format"), format)
 }
 
 // addCOO adds the edges whose sources and destinations are in two arrays of equal length.

@@ -296,8 +296,8 @@ func (s *source) setLabel(v int, y float64) error {
 			ErrValue)
 	}
 	if most := max(s.vertices, s.classes); y != math.Trunc(y) || y < 0 || y >= float64(most) {
-		return badLabel(v, ofOne, "has label %g: %w: want a class number, 0 to %d at most for %d "+
-			"vertices, or nan for none", y, ErrValue, most-1, s.vertices)
+		return badLabel(v, ofOne, "has label %g: %w: a label must be a class number from 0 to at "+
+			"most %d, for %d vertices, or nan for none", y, ErrValue, most-1, s.vertices)
 	}
 	s.labels[v] = int32(y)
 	s.classes = max(s.classes, int(y)+1)

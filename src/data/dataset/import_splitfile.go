@@ -281,8 +281,8 @@ func (r *splitReader) one(key string, extent *int) ([]int64, error) {
 		return values, nil
 	}
 	if o := r.s.options; o.SplitIndex == nil && !o.AllSplits {
-		return nil, fmt.Errorf("%s: shape %s holds %d splits; choose one with --split-index 0 to "+
-			"%d, or keep all with --split-index all",
+		return nil, fmt.Errorf("%s has shape %s, which is %d splits; choose one with "+
+			"--split-index 0 to %d, or keep all with --split-index all",
 			r.a.name(key), npy.ShapeString(shape), splits, splits-1)
 	}
 	if r.splits = max(r.splits, splits); r.k >= splits {

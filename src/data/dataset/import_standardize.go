@@ -101,8 +101,9 @@ func (s *source) standardizeAs(dir string) error {
 		cols = s.features.cols
 	}
 	if cols != of.Features {
-		return fmt.Errorf("--standardize-as: %w: %d feature columns here%s, %d in %s; give the "+
-			"same columns in the same order", ErrMismatch, cols, s.of(), of.Features, dir)
+		return fmt.Errorf("--standardize-as: %w: there are %d feature columns here%s, but %d in "+
+			"%s; give the same columns in the same order",
+			ErrMismatch, cols, s.of(), of.Features, dir)
 	}
 	if _, has := other.Meta.Files[file]; !has { // a type without features has no scaling
 		return nil
@@ -144,8 +145,8 @@ func (s *source) reorder(of Table, name string) error {
 		return slices.Contains(of.Names, column)
 	})
 	if len(lacking)+len(unknown) > 0 {
-		return fmt.Errorf("%w: %d feature columns here, %d in %s; columns only there: %s; "+
-			"columns only here: %s; give the same columns, in any order",
+		return fmt.Errorf("%w: there are %d feature columns here, but %d in %s (columns only "+
+			"there: %s; columns only here: %s); give the same columns, in any order",
 			ErrMismatch, f.cols, of.Features, name,
 			cmp.Or(few(lacking), "none"), cmp.Or(few(unknown), "none"))
 	}

@@ -106,7 +106,7 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 			"networkx.from_pandas_adjacency(pandas.read_csv(FILE, sep=%q, index_col=0))) imports "+
 			"it", ErrValue, t.Between())
 	case t.from < 0 || t.to < 0:
-		return t.Errorf("%w: which columns are the ends of an edge? The columns are %s: name "+
+		return t.Errorf("%w: which columns are the ends of an edge? The columns are %s; name "+
 			"them with --source and --target, or say --no-header if this row is an edge", ErrValue,
 			strings.Join(t.Header, ", "))
 	case t.from == t.to:
@@ -114,7 +114,7 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 			t.Path(), ErrValue)
 	case e.from == e.to && e.from.kind == "" && twoSpaces(t.Header[t.from], t.Header[t.to]):
 		return t.Errorf("%w: columns %s and %s name two kinds of vertices, whose ids may be "+
-			"equal: give both kinds ids of their own, or types (docs/guide/typed.md); if both "+
+			"equal; give both kinds ids of their own, or types (docs/guide/typed.md); if both "+
 			"columns name the same vertices, rename the columns", ErrValue,
 			t.Header[t.from], t.Header[t.to])
 	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
@@ -358,7 +358,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 			t.why = "rather than " + other + ": --source and --target say which"
 		}
 	case len(pairs) > 1:
-		return t.Errorf("%w: the ends of an edge could be %s and %s, or %s and %s: say which by "+
+		return t.Errorf("%w: the ends of an edge could be %s and %s, or %s and %s; say which by "+
 			"--source and --target", ErrValue, t.Header[pairs[0][0]], t.Header[pairs[0][1]],
 			t.Header[pairs[1][0]], t.Header[pairs[1][1]])
 	case len(ends[0]) == 1 && len(ends[1]) == 1:
@@ -376,7 +376,7 @@ func (t *edgeTable) chooseEnds(e *edgeSource) error {
 		for _, k := range slices.Concat(ends[0], ends[1]) {
 			names = append(names, t.Header[k])
 		}
-		return t.Errorf("%w: which columns are the ends of an edge? It could be %s: say which by "+
+		return t.Errorf("%w: which columns are the ends of an edge? It could be %s; say which by "+
 			"--source and --target", ErrValue, strings.Join(names, ", "))
 	}
 	return nil

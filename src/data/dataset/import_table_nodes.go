@@ -467,7 +467,7 @@ func (c *nodeColumns) findID(s *source, t *table.Named) (err error) {
 	}
 	if s.options.Table.ID == "" && !likeID(s.idColumn) {
 		s.noID = "; if there is none, and the rows are vertices 0, 1, ... in their order, add " +
-			"one: pandas: df.insert(0, \"id\", range(len(df)))"
+			"one, in pandas with df.insert(0, \"id\", range(len(df)))"
 	}
 	c.use[c.id] = columnUse{asID, why}
 	return nil

@@ -345,7 +345,7 @@ func TestImportStandardizesAsAnother(t *testing.T) {
 	}
 	for _, c := range []struct{ as, table, want string }{
 		{d.Dir + "-none", "id,f,g\na,1,1\nb,1,1\nc,1,1\n", "no such file"},
-		{first.Dir, "id,f\na,1\nb,1\nc,1\n", "1 feature columns here, 2 in"},
+		{first.Dir, "id,f\na,1\nb,1\nc,1\n", "1 feature columns here, but 2 in"},
 		{first.Dir, "id,label\na,x\nb,y\nc,x\n", "0 feature columns here"},
 	} {
 		var bad dataset.ImportOptions

@@ -82,7 +82,7 @@ func TestImportTypedStandardizes(t *testing.T) {
 		t.Errorf("scaling %q of rows that are as they were", plain.Meta.Scaling())
 	}
 	for dir, want := range map[string]string{plain.Dir: "was not standardized",
-		d.Dir: "1 feature columns here of venue, 0"} {
+		d.Dir: "1 feature columns here of venue, but 0"} {
 		files["nodes.venue.csv"] = "id,x\nv,1\n"
 		_, err := dataset.Import(dataset.ImportOptions{
 			Format: "csv", In: written(t, files), StandardizeAs: dir,

@@ -152,7 +152,7 @@ func TestImportTypedOGB(t *testing.T) {
 			"there are 3 vertices of type author"},
 		{"triplet-type-list.csv", "author,by,venue\n", "joins a type that has no vertices here"},
 		{"triplet-type-list.csv", "author,meets,author\n", "edge.csv.gz is missing"},
-		{"num-node-dict.csv", "author,paper\n", "want two rows: the names of the types"},
+		{"num-node-dict.csv", "author,paper\n", "must have two rows, the names of the types"},
 		{"node-feat/paper/node-feat.csv", "1,2\n", "1 rows, but 2 vertices"},
 	} {
 		refuses(t, "ogb", typedOGB(t), filepath.Join("raw", c.file), c.text, c.want)

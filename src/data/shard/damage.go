@@ -22,8 +22,8 @@ import (
 // mem.ErrShrank, as after a read beyond that page. Feature rows are not checked, because feature
 // values can spoil the loss but cannot cause a panic.
 func (s *Shards) Damage(err error) error {
-	const more = "`halognn check %s` examines all files, " +
-		"and data.verify: hashes compares them before the first step"
+	const more = "`halognn check %s` examines all files, and data.verify=hashes compares them " +
+		"before the first step"
 	var bad *graph.LayoutError
 	var panicked *mem.Panic
 	var seed *sample.SeedError

@@ -61,7 +61,7 @@ func TestDamageNamesTheFile(t *testing.T) {
 		{"an edge from nowhere", func(t *testing.T, dir string) {
 			alter(t, dir, "indices.npy", func(x []int32) { x[3] = -9 })
 		}, sampling, []string{"/indices.npy: altered", "vertex -9", "halognn check ",
-			"data.verify: hashes"}},
+			"data.verify=hashes"}},
 		{"row pointers that fall", func(t *testing.T, dir string) {
 			alter(t, dir, "indptr.npy", func(x []int64) { x[5], x[20] = x[20], x[5] })
 		}, sampling, []string{"/indptr.npy: altered", "indptr", "partition again"}},

@@ -91,19 +91,19 @@ func CheckSparseAdam(p, m, v Matrix, of RowGradients) {
 	g := of.Gradients
 	for _, x := range []Matrix{m, v} {
 		if x.Rows != p.Rows || x.Cols != p.Cols {
-			panic(fmt.Sprintf("compute: SparseAdam: moments are %dx%d, but rows %dx%d", x.Rows,
+			panic(fmt.Sprintf("compute: SparseAdam: moments are %dx%d, but rows are %dx%d", x.Rows,
 				x.Cols, p.Rows, p.Cols))
 		}
 	}
 	if g.Cols != p.Cols || len(of.Indptr) != len(of.Rows)+1 {
-		panic(fmt.Sprintf("compute: SparseAdam: gradients have %d columns, but rows %d; there are "+
-			"%d pointers for %d rows", g.Cols, p.Cols, len(of.Indptr), len(of.Rows)))
+		panic(fmt.Sprintf("compute: SparseAdam: gradients have %d columns, but rows have %d; "+
+			"there are %d pointers for %d rows", g.Cols, p.Cols, len(of.Indptr), len(of.Rows)))
 	}
 	last := max(0, of.Indptr[0])
 	for i, end := range of.Indptr[1:] {
 		if end <= last || int(end) > len(of.Indices) || of.Indptr[0] < 0 {
-			panic(fmt.Sprintf("compute: SparseAdam: row %d of %d has the gradients %d to %d, "+
-				"but there are %d",
+			panic(fmt.Sprintf("compute: SparseAdam: row %d of %d has the gradients %d to %d, but "+
+				"there are only %d gradients",
 				i, len(of.Rows), last, end, len(of.Indices)))
 		}
 		if last = end; uint32(of.Rows[i]) >= uint32(p.Rows) {

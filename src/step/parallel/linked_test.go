@@ -239,7 +239,7 @@ func TestTransportsThatAreNotPossible(t *testing.T) {
 		want, note string // an error; or the chosen transport and a note
 	}{
 		{"nccl is missing", TransportNCCL, [2]int{0, 1}, "/nowhere/libnccl.so.2", true,
-			"compute.gradients: nccl requires: compute/cuda: NCCL cannot be loaded: " +
+			"compute.gradients=nccl requires: compute/cuda: NCCL cannot be loaded: " +
 				"/nowhere/libnccl.so.2", ""},
 		{"nccl on one device", TransportNCCL, [2]int{1, 1}, path, true, "ranks 0 and 1 share a GPU",
 			""},

@@ -81,7 +81,7 @@ func newOnDevice(c comm.Comm, p *nn.Params, layers int, device compute.Accelerat
 		case !comm.IsAgreed(err):
 			return nil, err
 		case forced:
-			return nil, fmt.Errorf("%w as compute.gradients: %s requires: %w", ErrTransport, t, err)
+			return nil, fmt.Errorf("%w as compute.gradients=%s requires: %w", ErrTransport, t, err)
 		}
 		passed = append(passed, fmt.Sprintf("not by %s: %v", t, err))
 	}
@@ -145,8 +145,8 @@ func unsupportedByMPI(all []capabilities, forced bool) string {
 			return fmt.Sprintf("the MPI of rank %d says that it does not take device memory "+
 				"(set HALOGNN_MPI_CUDA=1 if it does)", r)
 		case c.MPI == comm.Unknown && !forced:
-			return "the MPI does not say whether it takes device memory (set compute.gradients: " +
-				"mpi if it does)"
+			return "the MPI does not say whether it takes device memory (set " +
+				"compute.gradients=mpi if it does)"
 		}
 	}
 	return ""

@@ -213,8 +213,8 @@ func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
 		err = fmt.Errorf(
-			"%w; the caches of a node take %d bytes there: enlarge it (docker: --shm-size), "+
-				"or set cache.placement=own", err, node.Size()*share)
+			"%w; the caches of a node take %d bytes there; enlarge it (docker: --shm-size), or "+
+				"set cache.placement=own", err, node.Size()*share)
 	case err != nil:
 		err = fmt.Errorf("%w; the caches of a node need %d bytes there: make the directory "+
 			"writable, or set cache.placement=own", err, node.Size()*share)

@@ -94,7 +94,8 @@ func (r *Reader) notText(head []byte) error {
 		}
 	}
 	if bytes.IndexByte(whole, 0) >= 0 {
-		return fmt.Errorf("%s: %w: it is not a text table: it holds zero bytes", r.path, ErrValue)
+		return fmt.Errorf("%s: %w: it holds zero bytes, so it is not a text table",
+			r.path, ErrValue)
 	}
 	return nil
 }
