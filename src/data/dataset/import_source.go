@@ -357,7 +357,7 @@ func (s *source) setFeatures(file string, cols int, stored string, entries int64
 	}
 	m := Meta{FeatureType: stored, Features: cols}
 	bytes := float64(m.Table(0).RowBytes()) * float64(s.vertices) // may exceed an int64
-	if stored == Sparse {                                         // its entries are counted later
+	if stored == Sparse {                                         // entries are counted later
 		bytes = 0
 	}
 	if small := 8 * float64(entries+int64(s.vertices)); entries >= 0 &&

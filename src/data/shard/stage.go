@@ -139,7 +139,7 @@ var begun = sinceBoot()
 
 func sinceBoot() int64 {
 	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // every kernel has it
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // every kernel has this clock
 	return t.Nano()
 }
 

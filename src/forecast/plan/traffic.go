@@ -270,7 +270,7 @@ type fetch struct {
 	peer      float64 // number of rows found in the caches of other ranks of the node
 	shared    float64 // number of rows that other ranks of the node fetch and pass on
 	held      int     // number of rows for which the cache needs room
-	heldBytes int64   // bytes of these rows
+	heldBytes int64   // bytes of the rows that held counts
 	window    int
 	counted   int
 	deciding  float64

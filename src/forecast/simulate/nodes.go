@@ -582,7 +582,7 @@ func (n *node) sell(k int, turn []*minibatch) error {
 	if len(s.playing) == 0 {
 		return nil
 	}
-	if n.job.Sums && s.n <= s.opening.Window() { // runs open it before ranks choose sums
+	if n.job.Sums && s.n <= s.opening.Window() { // runs open the cache before ranks choose sums
 		for rank, m := range turn {
 			n.byPart[rank].sort(m.remote, n)
 		}

@@ -15,7 +15,7 @@ var lookahead = &Policy{
 	Name: Lookahead, Doc: "dynamic; minibatches are sampled ahead, and rows read again soonest " +
 		"stay, or with `exchange.sums: on` those that save most sums ([fewest " +
 		"transfers](results/default-policy.md))",
-	Needs: true, // it analyses the graph to plan the window, and samples the first window
+	Needs: true, // analyses the graph to plan the window, and samples the first window
 	Open: func(s *Setup) (cache.Policy, []graph.VertexID, error) {
 		n := s.Graph.NumVertices()
 		start, err := cache.Start(n, s.Capacity, s.Ahead)

@@ -48,7 +48,7 @@ type SlowestRank struct {
 // RankTime is a rank's time in some epochs, in seconds.
 type RankTime struct {
 	Elapsed float64
-	Useful  float64 // mean over its CPUs
+	Useful  float64 // mean over the CPUs of the rank
 	CPUs    float64
 	Phases  [trace.NumPhases]float64
 }

@@ -44,7 +44,7 @@ type Options struct {
 
 // Env is a rank's environment in training. If its SetUp is nil, Open makes one.
 type Env struct {
-	session.Env // Progress replaces its Notes
+	session.Env // Progress replaces the Notes of Env
 	// number of CPUs of this rank, a fraction if ranks share CPUs; 0 if unknown
 	CPUs float64
 	Dir  string // the run directory; only rank 0 writes

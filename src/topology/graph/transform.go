@@ -70,7 +70,7 @@ type CleanOptions struct {
 // Reversed.
 type CleanReport struct {
 	Before     int64 `json:"before"`     // stored directed edges
-	After      int64 `json:"after"`      // likewise, of the result
+	After      int64 `json:"after"`      // directed edges of the result
 	Loops      int64 `json:"loops"`      // dropped edges from a vertex to itself
 	Duplicates int64 `json:"duplicates"` // dropped repeats of an edge
 	Reversed   int64 `json:"reversed"`   // edges added because only their reverse was there

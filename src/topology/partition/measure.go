@@ -17,9 +17,9 @@ type PartReport struct {
 	Vertices int64 `json:"vertices"`
 	Train    int64 `json:"train"` // training seeds
 	Eval     int64 `json:"eval"`  // validation and test vertices
-	Edges    int64 `json:"edges"` // in-edges of its vertices
+	Edges    int64 `json:"edges"` // in-edges of the part's vertices
 	Cut      int64 `json:"cut"`   // how many of these in-edges come from another part
-	Halo     int64 `json:"halo"`  // distinct remote vertices with an edge into it
+	Halo     int64 `json:"halo"`  // distinct remote vertices with an edge into the part
 }
 
 // Report holds the sizes, cut and halo of a partition. An imbalance is the size of the largest part

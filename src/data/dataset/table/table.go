@@ -43,7 +43,7 @@ type Separator byte
 
 // The separators that formats have.
 const (
-	Auto      Separator = 0    // the first rows show which one it is
+	Auto      Separator = 0    // the first rows show which separator it is
 	Comma     Separator = ','  // exactly one comma; an empty field is not a number
 	Semicolon Separator = ';'  // exactly one semicolon
 	Tab       Separator = '\t' // exactly one tab

@@ -209,7 +209,7 @@ func (e *engine) complete(op *operation, err error) {
 		}
 		return
 	}
-	if op.kind == free { // no goroutine waits for it
+	if op.kind == free { // no goroutine waits for a free
 		e.unfreed = errors.Join(e.unfreed, err)
 		if err == nil {
 			e.give(op)

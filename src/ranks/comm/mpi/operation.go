@@ -46,7 +46,7 @@ var names = [...]string{"MPI_Ialltoallv", "MPI_Isend", "MPI_Irecv", "MPI_Iallgat
 type operation struct {
 	engine *engine
 	number int           // number by which the C side knows the operation
-	done   chan struct{} // holds a token when it is complete
+	done   chan struct{} // holds a token once the operation is complete
 
 	kind       kind
 	comm       *communicator
