@@ -130,7 +130,7 @@ class TestDatasets(Case):
                 "data.split": k, "train.epochs": 1, "model.layers": 1, "sample.fanouts": [5]})
             with open(self.at(f"r{k}") + "/config.yaml", encoding="utf-8") as f:
                 self.assertRegex(f.read(), rf"\n  split: +{k}\n")
-        with self.assertRaisesRegex(halognn.HalognnError, "data.split is 2.*hold splits 0 to 1"):
+        with self.assertRaisesRegex(halognn.HalognnError, "data.split is 2.*only splits 0 to 1"):
             halognn.train(self.at("p"), self.at("r2"), progress=False, **{"data.split": 2})
 
     def test_an_error_under_mpirun_is_that_of_the_program(self):

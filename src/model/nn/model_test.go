@@ -319,7 +319,7 @@ func TestTypesThatNoRelationEndsIn(t *testing.T) {
 		if err := c.Check(); err != nil {
 			t.Errorf("%s with the reverse: %v", kind, err)
 		}
-		c.EdgeIn, want = 2, "no model of relations reads them: set model.edge_features=false"
+		c.EdgeIn, want = 2, "models of relations cannot read them; set model.edge_features=false"
 		if !strings.Contains(fmt.Sprint(c.Check()), want) {
 			t.Errorf("%s with features of edges: %v", kind, c.Check())
 		}

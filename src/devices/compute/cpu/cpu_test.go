@@ -124,7 +124,7 @@ func TestOptions(t *testing.T) {
 		want string
 	}{
 		{"negative threads", Options{Threads: -1}, "threads is -1"},
-		{"CPUs for other threads", Options{Threads: 3, CPUs: []int{0}}, "3 threads but 1 CPUs"},
+		{"CPUs for other threads", Options{Threads: 3, CPUs: []int{0}}, "3 threads, but 1 CPUs"},
 		{"CPU that is not there", Options{CPUs: []int{0, 1023}}, "pinning a thread to CPUs [1023]"},
 		{"unknown level", Options{Threads: 1, SIMD: "sse9"}, `SIMD level "sse9"`},
 	} {
