@@ -32,8 +32,8 @@ int told(int code) {
     return code;
 }
 
-// open_parts makes the streams and handles of a context. If it fails, the caller closes those that
-// have been made.
+// open_parts makes the streams and handles of a context. If it fails, the caller closes the streams
+// and handles that were made.
 int open_parts(halognn_cuda *c) {
     using namespace halognn;
     if (int e = cudaSetDevice(c->device)) return e;

@@ -1,5 +1,6 @@
 // Products of groups of rows with weights of their own, all small groups of a call in one launch. A
-// group of more than `large` rows is left out: a product by cuBLAS takes longer than its launch.
+// group of more than `large` rows is left to cuBLAS, because its product takes longer than a
+// launch.
 #include "stored.cuh"
 
 namespace halognn {

@@ -42,14 +42,16 @@ struct array {
         : p(m.of), size(m.bf16 ? sizeof(bf16) : sizeof(float)), stride(m.stride) {}
 };
 
-// all_fit reports whether packs of n fit rows of the given width in all these arrays.
+// all_fit reports whether rows of the given width can be read in packs of n in every array of the
+// list all.
 inline bool all_fit(int64_t width, std::initializer_list<array> all, int n) {
     bool fit = true;
     for (const array &a : all) fit = fit && a.stride % n == 0 && fits(a.p, width, a.size, n);
     return fit;
 }
 
-// in_packs calls f with the size of the packs, 4 or 1, that fit; in_even_packs with 4, 2 or 1.
+// in_packs calls f with the largest size of packs that fits, 4 or 1. in_even_packs calls it with 4,
+// 2 or 1.
 template <typename F>
 int in_packs(int64_t width, std::initializer_list<array> all, const F &f) {
     if (all_fit(width, all, 4)) return f(std::integral_constant<int, 4>{});

@@ -44,7 +44,7 @@ var weightNames = []string{"edge_weight", "edge_weights", "weight", "weights"}
 var timeNames = []string{"time", "times", "timestamp", "timestamps", "edge_time", "edge_times",
 	"ts", "unixtime", "unix_time", "datetime", "date", "year", "timeset"}
 
-// noTime ends the note about a time that is not read.
+// noTime is the end of the note about a column of times that is not read.
 const noTime = "a time, which is not used, so a vertex also reads edges from its future"
 
 // isTime reports whether a column or an array holds times, to judge by its name. The name is one of

@@ -94,8 +94,8 @@ func mixed(ranks []Rank) (found []Finding) {
 
 // slowBuilds finds programs that were not built for speed.
 func slowBuilds(ranks []Rank) (found []Finding) {
-	// Rank 0 stands for all ranks. They run the same program, or the function mixed has reported
-	// theirs.
+	// Only rank 0 is examined. The other ranks run the same program, or the function mixed has
+	// reported that they do not.
 	if slow := ranks[0].Slow; len(slow) > 0 {
 		found = append(found,
 			warning("build it with `make`", "the program is slow: %s", strings.Join(slow, ", ")))

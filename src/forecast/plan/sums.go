@@ -153,10 +153,10 @@ func (f *fixed) decide(remote []graph.VertexID, _ []uint8, _ bool,
 
 func (f *fixed) free() { f.d.Free() }
 
-// playSums lets a cache decide about the given number of minibatches of a rank, by calls of the
-// function by, and returns what they fetch on average. If the window is 0, so that no minibatch
-// waits, the function took gets the rows that travel for each minibatch. The function took may be
-// nil.
+// playSums calls the function by, in which a cache decides, for the given number of minibatches of
+// a rank. It returns what these minibatches fetch on average. If the window is 0, so that no
+// minibatch waits, the function took gets the rows that travel for each minibatch. The function
+// took may be nil.
 func (p *planner) playSums(r *rankPlan, window, steps int, by decides,
 	took func(s *summer, rows []graph.VertexID)) (f fetch, err error) {
 	s, err := p.newSummer(r.rank, window)

@@ -25,7 +25,8 @@ type relationHeads struct {
 	x, z, dx, dz       *buffer
 	o                  *buffer
 	biases             *buffer // [relations, out]
-	// [2, out] the bias that Finish adds, which stays zero because o has the biases; its gradient
+	// [2, out] row 0 is the bias that Finish adds: it stays zero, because o has the biases already.
+	// Row 1 is the gradient of that bias.
 	zeros *buffer
 }
 

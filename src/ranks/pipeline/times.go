@@ -6,8 +6,8 @@ import "time"
 // of a run, this is the time in which the pipeline fills. Call it from consume.
 func (p *Pipeline[T]) Waited() time.Duration { return p.waited }
 
-// Took returns the time of each stage for the item being consumed, as in its spans, and including
-// Arrive. Call it from consume; the slice is valid until consume returns.
+// Took returns, for the item being consumed, the time of each stage as the item's spans have it,
+// including Arrive. Call it from consume; the slice is valid until consume returns.
 func (p *Pipeline[T]) Took() []time.Duration { return p.took }
 
 // begun is the time at which a stage, or a wait, began.

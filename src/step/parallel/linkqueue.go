@@ -22,7 +22,7 @@ type linkQueue struct {
 
 // errand is work for a linkQueue: the function enqueue queues kernels on the comm stream. Then the
 // linkQueue sends the error of enqueue, or nil, to the channel told. The channel must have room for
-// it, because the queue would otherwise stand still.
+// this error, because the queue would otherwise stand still.
 type errand struct {
 	enqueue func() error
 	told    chan<- error

@@ -52,7 +52,7 @@ func (p *Pipe) Run(
 	return p.RunOn(ctx, n, 0, admit, consume)
 }
 
-// RunOn is Run for minibatches of several epochs, as pipeline.RunOn is.
+// RunOn is like Run, for minibatches of several epochs; pipeline.RunOn says how.
 func (p *Pipe) RunOn(
 	ctx context.Context, n, next int, admit func(int, *Minibatch),
 	consume func(int, *Minibatch) error,
