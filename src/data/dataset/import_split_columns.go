@@ -227,8 +227,8 @@ func (m *maskReader) overlap(vertices int) (v graph.VertexID, one, other string,
 	return 0, "", "", false
 }
 
-// takeMasks makes the split from the masks. A column whose name is that of a mask but whose values
-// are not marks becomes a feature, unless --features names the features.
+// takeMasks makes the split from the masks. A column that is named like a mask, but whose values
+// are not marks, becomes a feature, unless --features names the features.
 func (c *nodeColumns) takeMasks(s *source, m *maskReader, ids []string) error {
 	masks, sure := 0, false
 	for i, k := range m.columns {

@@ -214,9 +214,9 @@ func (p *planner) ifDrawnThere(t *Traffic, r *Rates, x *Times) error {
 }
 
 // Reads and writes of a device for each edge that it draws: 8 sectors of 32 bytes, of the
-// neighbour, its original id, the map (four times), and the transpose. By labor each neighbour of a
-// destination is read, with its original id; see scannedDegrees. A hop starts some 10 kernels. No
-// card has measured these.
+// neighbour, its original id, the map (four times), and the transpose. With LABOR, each neighbour
+// of a destination is read, with its original id; see scannedDegrees. A hop starts some 10 kernels.
+// These are estimates, not measurements of a card.
 const (
 	drawnEdge   = 8 * 32
 	scannedEdge = 4 + 32
@@ -286,8 +286,8 @@ func (p *planner) input(s *shape) (h hopShape, cols, rowBytes int) {
 
 // cached returns the bytes of the cached rows that a device holds beside the parameters and the
 // given number of resident rows, and how many reads of a minibatch the cached rows on this device
-// and on peers' devices serve on average. Only static caches are held on devices. fetched is the
-// number of a minibatch's rows that no cache has.
+// and on peers' devices serve on average. Only static caches are held on devices. The result
+// fetched is the number of a minibatch's rows that no cache has.
 func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, resident int64) (
 	bytes int64, reads float64) {
 	bytes = t.held

@@ -587,10 +587,10 @@ func (p *planner) readsInPlace(l int) bool {
 		!(l == 0 && (p.shards.Type().IsSparse() || j.Model.LearnsRows()))
 }
 
-// spanBytes returns the most bytes for the vertices of layer l that are reduced in one go: for
-// their aggregates and edges. If the rows are not in memory in the device's type, it adds the rows
-// of the vertices themselves, and the references to rows. It enlarges the argument largest to all
-// vertices that are reduced in one go, because the layer may compute them in one go.
+// spanBytes returns the largest number of bytes for vertices of layer l that are reduced in one go.
+// These are the bytes of their aggregates and edges. If the rows are not in memory in the device's
+// type, spanBytes adds the vertices' own rows, and the references to rows. It enlarges the argument
+// largest to all vertices that are reduced in one go, because the layer may compute them in one go.
 func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	cols, out := p.job.Model.Widths(l)
 	size := p.job.Stored.Size()

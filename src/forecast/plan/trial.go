@@ -16,7 +16,7 @@ import (
 )
 
 // trial prepares minibatches as a rank of the job does, on a device that only counts bytes. So it
-// measures what they take.
+// measures the memory that the minibatches take.
 type trial struct {
 	*parallel.Trial
 	device  *sender // counts what goes to a GPU; nil if the CPUs train

@@ -297,7 +297,7 @@ func (f *folded) backward(dz compute.Matrix, w relationWeights, in *Input) {
 }
 
 // rowGradient sets drows to the gradient of the input rows of type t. The argument dz has the
-// gradient of those rows of z that were computed from these input rows.
+// gradient of the rows of z that were computed from these input rows.
 func (f *folded) rowGradient(drows compute.Matrix, t int, dz compute.Matrix, in *Input) {
 	g, weights, _ := f.of(in, t)
 	f.dev.GroupMatMulInput(drows, dz, weights.of(f.w.data), g)

@@ -173,8 +173,8 @@ func (m *Model) OutputBackward(dlogits compute.Matrix) compute.Matrix {
 
 // lastGradient returns the type in which jumping knowledge stores the gradient of the last layer's
 // rows. This gradient has no other terms. The type is float32 if the layer is residual and
-// BackwardLayer adds this gradient to that of layer l-1 after the terms of edges. In this case the
-// gradient is first backpropagated through the activation in place.
+// BackwardLayer adds this gradient to the gradient of layer l-1 after the terms of edges. In this
+// case the gradient is first backpropagated through the activation in place.
 func (m *Model) lastGradient(in *Input) compute.Elements {
 	l := len(m.stages) - 1
 	if !m.rounds || in.Partial || m.stages[l].residual && !m.completes(l, in) {

@@ -26,7 +26,7 @@ type PartReport struct {
 // divided by the mean size of all parts. It is 1 if all parts are empty.
 type Report struct {
 	Parts []PartReport `json:"parts"`
-	// sums; a vertex in the halo of two parts counts twice
+	// sums over the parts; a vertex in the halo of two parts counts twice
 	Total           PartReport `json:"total"`
 	VertexImbalance float64    `json:"vertex_imbalance"`
 	TrainImbalance  float64    `json:"train_imbalance"`
