@@ -18,7 +18,7 @@ type Shuffles struct {
 	Hidden   float64 `json:"hidden_rows"`  // hidden rows received
 	Sums     float64 `json:"learned_sums"` // how many of the hidden rows are sums of learned rows
 	// How many of the hidden rows are learned rows that another rank of the node fetches. Gradients
-	// go back for these too.
+	// go back for these rows too.
 	Shared   float64 `json:"shared_learned_rows,omitempty"`
 	Bytes    float64 `json:"shuffle_bytes"`
 	Sampling float64 `json:"sampling_bytes"`

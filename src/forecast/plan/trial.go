@@ -25,8 +25,8 @@ type trial struct {
 	// no larger than a prepared one need not be prepared.
 	plain bool
 	self  bool // layers read an edge from each vertex to itself
-	// Numbers of the largest shape for which there is room so far. The entry true is for trained
-	// minibatches, the entry false for others.
+	// Numbers of the largest shape for which there is room so far. The key true is for trained
+	// minibatches, the key false for all others.
 	room    map[bool][]int
 	closers mem.Closers
 }

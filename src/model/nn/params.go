@@ -230,7 +230,7 @@ func (p *Params) SetExtra(i int, x float32) { p.extras[i] = x }
 func (p *Params) Extra(i int) float32 { return p.front[statsLen+i] }
 
 // setStats writes the step's loss and sums and the extra values to the beginning of Grads. It also
-// writes the statistics of batch norms, which the array front already has.
+// writes the statistics of batch norms, which are already in the array front.
 func (p *Params) setStats(s task.Stats) {
 	p.front[0] = float32(s.Loss)
 	for i, x := range s.Sums {

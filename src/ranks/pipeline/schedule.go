@@ -11,7 +11,7 @@ type Order struct {
 	// Before is the number of an item's collectives before the gate. Ahead is the number of later
 	// items that must have reached the gate before an item passes it. Both may be 0. Parked is the
 	// number of first items that started the collectives before the gate in the previous run, and
-	// Next the number of items of the next run that start theirs in this run.
+	// Next the number of items of the next run that start these collectives in this run.
 	Before, Ahead, Parked, Next int
 }
 

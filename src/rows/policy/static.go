@@ -83,8 +83,8 @@ func static(name, doc string, rank ranking) *Policy {
 	}
 }
 
-// asIs returns a function for Policy.Variants. It returns a single variant, which leaves the
-// settings of the config as they are.
+// asIs returns a function for Policy.Variants. That function returns a single variant, which leaves
+// the settings of the config as they are.
 func asIs(name string) func(int) []Variant {
 	return func(int) []Variant {
 		return []Variant{{name, func(o *Settings) { o.Policy = name }}}

@@ -16,7 +16,7 @@ import (
 )
 
 // Load starts with the defaults. It sets the keys of the YAML file, unless path is empty, and then
-// those of the settings key=value. It checks the result and returns all errors at once. An error
+// the keys of the settings key=value. It checks the result and returns all errors at once. An error
 // names the line of the file, or the --set, that it is about.
 func Load(path string, sets []string) (*Config, error) {
 	c, b, inFile, err := read(path, sets)

@@ -246,9 +246,9 @@ func hitRates(runs []*Run) *chart.Chart {
 	)
 }
 
-// evictions returns the steps at which rows were evicted. If that is more than half of the steps,
-// as with SIEVE, marks would not help. In this case evictions returns no steps, and the result all
-// is true.
+// evictions returns the steps at which rows were evicted. If rows were evicted at more than half of
+// the steps, as with SIEVE, marks would not help. In this case evictions returns no steps, and the
+// result all is true.
 func (r *Run) evictions() (marks []float64, all bool) {
 	place := r.places()
 	for k := range r.Steps.n {

@@ -87,9 +87,9 @@ func (q *stepQueue) close() error {
 // it cannot, because then the host has to wait for the kernels that the Probe measures.
 func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
 
-// Queue is Step without waiting for the device. The phases measure how long the host takes to give
-// the device its work. If endsStep is set, m is the last minibatch of a step, and Queue returns the
-// step. The caller must settle it before it queues the step after the next.
+// Queue does what Step does, without waiting for the device. The phases measure how long the host
+// takes to give the device its work. If endsStep is set, m is the last minibatch of a step, and
+// Queue returns the step. The caller must settle it before it queues the step after the next.
 func (s *Strategy) Queue(m *Minibatch, endsStep bool, phases Phases) (*Queued, error) {
 	if err := s.landing.receive(m); err != nil {
 		return nil, err

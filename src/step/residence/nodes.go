@@ -36,7 +36,7 @@ type NodesChoice struct {
 
 func nodesOff(why string) *NodesChoice { return &NodesChoice{Nodes: "off", Why: why} }
 
-// compare sets Nodes to the faster way, and Why.
+// compare sets Nodes to the faster of the two ways, and Why to the reason.
 func (c *NodesChoice) compare() {
 	if c.Nodes = "off"; c.OnSeconds < c.OffSeconds {
 		c.Nodes = "on"

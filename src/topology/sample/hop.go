@@ -48,7 +48,7 @@ type hop struct {
 	indptr []int64          // [n+1] result: row pointers
 	drawn  []graph.VertexID // [indptr[n]] result: the neighbours drawn
 
-	// set of the edges (Near.Edges) that are drawn likelier, by the factor favour; nil if there are
+	// set of edges (Near.Edges) that are drawn likelier, by the factor favour; nil if there are
 	// none
 	near       []uint64
 	favour     float64

@@ -235,8 +235,8 @@ type drawing struct {
 	pinnedBytes int
 	drawn       compute.Drawn
 
-	// events: done, when the header has arrived; read, when kernels have read what was drawn; sent,
-	// when a copy to what was drawn has ended
+	// events: done passes when the header has arrived, read when kernels have read what was drawn,
+	// and sent when a copy to the drawn arrays has ended
 	done, read, sent unsafe.Pointer
 	// whether the events done, read and sent were recorded; begun becomes false when somebody has
 	// waited for done

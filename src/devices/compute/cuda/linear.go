@@ -37,8 +37,7 @@ func (d *Device) MatMulWeights(dw, dy, x compute.Matrix) {
 	d.weights("MatMulWeights", dw, nil, dy, x)
 }
 
-// weights sets dw = dyᵀ x. Unless db is nil, it leaves it to Settle to set db to the sum of the
-// rows of dy.
+// weights sets dw = dyᵀ x. Unless db is nil, the next Settle sets db to the sum of the rows of dy.
 func (d *Device) weights(kernel string, dw compute.Matrix, db []float32, dy, x compute.Matrix) {
 	r, f := size(x)
 	var left *C.float
