@@ -204,7 +204,7 @@ func TestWriterRefuses(t *testing.T) {
 			return r.Write([]float32{0})
 		}, "not a whole number of rows"},
 		{"rows missing", func(w *Writer) error { r, _ := w.Features(5, 2, ""); return r.Close() },
-			"0 bytes of elements written"},
+			"0 bytes of elements were written"},
 		{"rows not closed", func(w *Writer) error {
 			_,
 				err := w.Features(5, 2, "")

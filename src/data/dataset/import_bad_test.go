@@ -138,7 +138,7 @@ func TestImportBadInput(t *testing.T) {
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				rezip(t, filepath.Join(dir, "raw", "data.npz"), "num_edges_list",
 					array(t, []int64{9}, 1))
-			}, []string{"data.npz: says that there are [9] edges", "edge_index has 8"}, nil},
+			}, []string{"says that there are [9] edges", "edge_index has 8"}, nil},
 		{"truncated archive", "ogb binary",
 			func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 				path := filepath.Join(dir, "raw", "data.npz")
@@ -204,7 +204,7 @@ func TestImportBadInput(t *testing.T) {
 				"x":           array(t, make([]float32, 2), 2, 1),
 				"edge_weight": array(t, []float32{1}, 1),
 			})
-		}, []string{"g.npz: edge_weight", "for 2 edges", "--ignore edge_weight"}, dataset.ErrValue},
+		}, []string{"g.npz: edge_weight", "but 2 edges need", "--ignore edge_weight"}, dataset.ErrValue},
 		{"weights of edges that are kept though repeated", "ogb",
 			func(t *testing.T, dir string, o *dataset.ImportOptions) {
 				*o = dataset.ImportOptions{
@@ -287,7 +287,7 @@ func TestImportBadInput(t *testing.T) {
 			}, []string{"edge_index has shape [3 3], but needs [2, edges]"}, nil},
 		{"a short mask", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "plain.npz"), "test_mask", array(t, []uint8{1}, 1))
-		}, []string{"test_mask: 1 marks for 6 vertices"}, nil},
+		}, []string{"test_mask has 1 marks, but 6 vertices"}, nil},
 		{"no edges at all", "npz plain", func(t *testing.T, dir string, _ *dataset.ImportOptions) {
 			rezip(t, filepath.Join(dir, "plain.npz"), "edge_index", nil)
 		}, []string{"plain.npz: there is neither edge_index nor adj_indptr"}, nil},

@@ -315,7 +315,7 @@ func TestImportRefusals(t *testing.T) {
 					func(t testing.TB) []byte { return array(t, make([]uint8, 30), 3, 10) },
 				),
 			),
-			[]string{"train_mask: shape [3 10] holds 10 splits", "--split-index 0 to 9"},
+			[]string{"train_mask has shape [3 10], which is 10 splits", "--split-index 0 to 9"},
 		},
 		{"a split beyond the last", func(t testing.TB, dir string, o *dataset.ImportOptions) {
 			inArrays(
@@ -376,7 +376,7 @@ func TestImportRefusals(t *testing.T) {
 		{"a scipy matrix that is not square", scipy("csr", plus("shape", func(t testing.TB) []byte {
 			return array(t, []int64{3, 4}, 2)
 		})), []string{"adj.npz: shape: the shape is [3 4]", "square"}},
-		{"scipy blocks", scipy("bsr", nothing), []string{`adj.npz: format: "bsr"`, "a.tocsr()"}},
+		{"scipy blocks", scipy("bsr", nothing), []string{`adj.npz: format is "bsr"`, "a.tocsr()"}},
 		{"scipy diagonals", scipy("dia", nothing), []string{`"dia"`, "a.tocsr()"}},
 		{"a scipy matrix without its end", scipy("csr", plus("indptr", func(t testing.TB) []byte {
 			return array(t, []int32{0, 1, 2, 3}, 4)

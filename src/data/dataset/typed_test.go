@@ -72,7 +72,7 @@ func TestVerifyFindsBadColumns(t *testing.T) {
 		spoil      func(d *Dataset)
 	}{
 		{"sound", "", func(*Dataset) {}},
-		{"columns of other edges", "have edges 0 to 1, but it has 0 to 2",
+		{"columns of other edges", "have edges 0 to 1, but the vertex has edges 0 to 2",
 			func(d *Dataset) { d.Columns.Indptr[1] = 1 }},
 		{"a source of another type", "which is no a", func(d *Dataset) { d.Graph.Indices[0] = 4 }},
 	} {

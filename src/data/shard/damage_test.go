@@ -105,7 +105,7 @@ func TestDamageNamesTheFile(t *testing.T) {
 					return err
 				}
 				return &graph.LayoutError{Array: graph.Indices, Reason: errors.New("zeros")}
-			}, []string{"/indices.npy: 140 bytes on disk", mem.ErrShrank.Error()}},
+			}, []string{"/indices.npy has 140 bytes on disk", mem.ErrShrank.Error()}},
 		{"a panic of ours", func(*testing.T, string) {}, func(*Shards) error {
 			return mem.Contain(func() error { panic("ours") })
 		}, nil},

@@ -47,12 +47,12 @@ func TestOpenNamesTheFaultyFile(t *testing.T) {
 		{"other format", edit(`"format": 1`, `"format": 2`),
 			[]string{"format version 2", "version 1"}},
 		{"other vertices", edit(`"vertices": 40,`, `"vertices": 41,`),
-			[]string{"meta.json", "40 for 41 vertices"}},
+			[]string{"meta.json", "40, but there are 41 vertices"}},
 		{"other shape", edit(`"edges": 200,`, `"edges": 201,`),
 			[]string{"indices.npy", "[200]", "[201]"}},
 		{"negative split", edit(`"train": `, `"train": -`), []string{"meta.json", "part 0 has -"}},
 		{"split beyond its part", edit(`"train": `, `"train": 9`),
-			[]string{"meta.json", "part 0 has 9", "of 1"}},
+			[]string{"meta.json", "part 0 has 9", "but only 1"}},
 		{"split beyond all numbers", edit(`"train": `, `"train": 922337203685477580`),
 			[]string{"meta.json", "part 0 has 92"}},
 		{"classes beyond reason", edit(`"classes": 4,`, `"classes": 400000000,`),
@@ -205,7 +205,7 @@ func TestRankRange(t *testing.T) {
 	}
 	for _, ranks := range []int{0, 5, 8, 13, 24} {
 		_, _, err := m.RankRange(0, ranks)
-		want := fmt.Sprintf("12 parts, %d ranks; run on 1, 2, 3, 4, 6, 12 ranks", ranks)
+		want := fmt.Sprintf("12 parts, but the job has %d ranks; run on 1, 2, 3, 4, 6, 12 ranks", ranks)
 		if !errors.Is(err, ErrRanks) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d ranks: got %v", ranks, err)
 		}
