@@ -204,7 +204,7 @@ func TestImportBadInput(t *testing.T) {
 				"x":           array(t, make([]float32, 2), 2, 1),
 				"edge_weight": array(t, []float32{1}, 1),
 			})
-		}, []string{"g.npz: edge_weight", "but 2 edges need", "--ignore edge_weight"}, dataset.ErrValue},
+		}, []string{"g.npz: edge_weight", "but 2 edges", "--ignore edge_weight"}, dataset.ErrValue},
 		{"weights of edges that are kept though repeated", "ogb",
 			func(t *testing.T, dir string, o *dataset.ImportOptions) {
 				*o = dataset.ImportOptions{

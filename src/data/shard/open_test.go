@@ -205,7 +205,7 @@ func TestRankRange(t *testing.T) {
 	}
 	for _, ranks := range []int{0, 5, 8, 13, 24} {
 		_, _, err := m.RankRange(0, ranks)
-		want := fmt.Sprintf("12 parts, but the job has %d ranks; run on 1, 2, 3, 4, 6, 12 ranks", ranks)
+		want := fmt.Sprintf("the job has %d ranks; run on 1, 2, 3, 4, 6, 12 ranks", ranks)
 		if !errors.Is(err, ErrRanks) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d ranks: got %v", ranks, err)
 		}
