@@ -116,7 +116,7 @@ func TestLabelsOfNumbers(t *testing.T) {
 	}{
 		{[]float32{1, 2}, true, ""},
 		{[]float32{nan, nan}, false, ""},
-		{[]float32{1, nan}, true, "1 of 2 numbers are NaN"},
+		{[]float32{1, nan}, true, "1 of its 2 numbers are NaN"},
 		{[]float32{1, inf}, true, "must be finite"},
 	} {
 		label := mem.Bytes(c.label)

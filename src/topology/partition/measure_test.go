@@ -148,7 +148,7 @@ func TestHubsAreAllowed(t *testing.T) {
 				"vertex 7 alone has 300 edges, so at most 3 parts can be balanced"}},
 		{"a hub that its part has room for", [4]int64{200, 400, 100, 100},
 			[]Hub{{Vertex: 7, Part: 1, Edges: 200}}, "metis",
-			[]string{"part 1 has 400 edges, 2.00 times the mean"}},
+			[]string{"part 1 has 400 edges, which is 2.00 times the mean"}},
 		{"no hub", [4]int64{100, 400, 100, 100}, nil, "contiguous",
 			[]string{"use --method metis, kaminpar or ldg, fewer parts, or --allow-imbalance"}},
 	} {
