@@ -335,7 +335,7 @@ func TestDamagedRequestNamesBothRanks(t *testing.T) {
 		{"id smallest", IDBytes, -1 << 31, "rank 1 wants row -2147483648 of rank 0"},
 		{"count negative", countBytes, -1, "rank 1 wants -1 rows of rank 0"},
 		{"count too large", countBytes, rows + 1,
-			fmt.Sprintf("rank 1 wants %d rows of rank 0, which has %d", rows+1, rows)},
+			fmt.Sprintf("rank 1 wants %d rows of rank 0, which has only %d", rows+1, rows)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := comm.RunWorld(2, func(world comm.Comm) error {
