@@ -139,8 +139,8 @@ func (s *commented) read(t *testing.T, pkg string) {
 }
 
 // members lists the fields of a struct by their JSON names, with those of embedded structs except
-// without. With prefixes, the fields of a struct within a field follow that field, unless the
-// struct has a section of its own.
+// without. With prefixes, the fields of a struct within a field follow the first such field, unless
+// the struct has a section of its own.
 func (s *commented) members(t *testing.T, name, without string, prefixes bool) []member {
 	t.Helper()
 	pkg, _, _ := strings.Cut(name, ".")
@@ -149,6 +149,7 @@ func (s *commented) members(t *testing.T, name, without string, prefixes bool) [
 		t.Fatalf("there is no struct %s", name)
 	}
 	var all []member
+	listed := map[string]bool{} // structs whose fields have rows, by an earlier field
 	for _, f := range body.Fields.List {
 		held := structName(f.Type, pkg)
 		if len(f.Names) == 0 {
@@ -173,7 +174,8 @@ func (s *commented) members(t *testing.T, name, without string, prefixes bool) [
 			t.Errorf("%s: %s has no comment, which docs/metrics.md would print", name, key)
 		}
 		all = append(all, member{key, m})
-		if s.structs[held] != nil && prefixes && held != "record.TimeModel" {
+		if s.structs[held] != nil && prefixes && !listed[held] && !strings.HasPrefix(m, "[below]") {
+			listed[held] = true
 			for _, inner := range s.members(t, held, without, false) {
 				all = append(all, member{key + "." + inner.key, inner.meaning})
 			}
