@@ -94,7 +94,7 @@ var (
 type Meta struct {
 	Format       int                 `json:"format"`
 	Name         string              `json:"name"`
-	Task         string              `json:"task"` // name in the table of package task, or task.None
+	Task         string              `json:"task"` // name in package task's table, or task.None
 	Vertices     int64               `json:"vertices"`
 	Edges        int64               `json:"edges"`                   // stored directed edges
 	Weighted     bool                `json:"weighted,omitempty"`      // edges have weights

@@ -86,7 +86,8 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	m.grad, m.own = [2]*buffer{m.store.buffer(), m.store.buffer()}, m.store.buffer()
 	m.mapped = [2]*buffer{m.store.buffer(), m.store.buffer()}
 	device := compute.CapabilitiesOf(dev)
-	m.fuses, m.rounds, m.stores = device.GoesBack, device.Precision.Stored() == compute.BF16s, device.Stores
+	m.fuses, m.stores = device.GoesBack, device.Stores
+	m.rounds = device.Precision.Stored() == compute.BF16s
 	declared := make([][]Param, c.Layers)
 	var statistics []Param
 	for l := range c.Layers {

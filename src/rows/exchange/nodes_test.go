@@ -725,7 +725,8 @@ func TestDamagedWants(t *testing.T) {
 		return err
 	})
 	either := regexp.MustCompile(
-		`rank (0 is number 0|1 is number 1) of 2 ranks on its node, but must be number 0 of 1 ranks`)
+		`rank (0 is number 0|1 is number 1) of 2 ranks on its node, but must be number 0 of 1 ` +
+			`ranks`)
 	if err == nil || !either.MatchString(err.Error()) {
 		t.Errorf("another node: %v", err)
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 // saysZero finds where a text says what 0 does, and neither the 0 of 0.25 nor that of [0, 1).
-const saysZero = `(^|[^.])\b0(:|\s(is|means|refuses|spreads|if|for)\b)|\b([Ww]ith|[Ii]f|are|is)\s0\b`
+const saysZero = `(^|[^.])\b0(:|\s(is|means|refuses|spreads|if|for)\b)|` +
+	`\b([Ww]ith|[Ii]f|are|is)\s0\b`
 
 // The texts of keys say what 0 does where it is a value, and what an empty text or list. Of some
 // keys 0 is a number like any other.

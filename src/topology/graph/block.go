@@ -70,7 +70,8 @@ func (b *Block) Validate() error {
 	}
 	for row, d := range b.Targets {
 		if d < 0 || int(d) >= b.NumDst {
-			return fmt.Errorf("block row %d has destination %d, but only %d exist", row, d, b.NumDst)
+			return fmt.Errorf("block row %d has destination %d, but only %d exist", row, d,
+				b.NumDst)
 		}
 	}
 	for e, s := range b.Indices {
