@@ -72,8 +72,8 @@ func FuzzArray(f *testing.F) {
 				t.Errorf("mapping: %v, reading: %v", mapErr, readErr)
 			}
 			if mapErr == nil {
-				_, _ = As[float32](m)
-				_, _ = As[int64](m, -1)
+				_, _ = Elements[float32](m)
+				_, _ = Elements[int64](m, -1)
 				_ = m.Close()
 			}
 			if readErr == nil {

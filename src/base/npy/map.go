@@ -99,9 +99,9 @@ func (f *File) Path() string { return f.file.Path() }
 // Close ends the mapping.
 func (f *File) Close() error { return f.file.Close() }
 
-// The function As returns the elements of f as a slice of T, without copying. It first checks type
-// and shape as Header.Check does.
-func As[T Element](f *File, shape ...int) ([]T, error) {
+// Elements returns the elements of f as a slice of T, without copying. It first checks type and
+// shape as Header.Check does.
+func Elements[T Element](f *File, shape ...int) ([]T, error) {
 	if err := f.Check(DType[T](), shape...); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path(), err)
 	}
@@ -142,7 +142,7 @@ func Map[T Element](path string, shape ...int) (*Array[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := As[T](f, shape...)
+	data, err := Elements[T](f, shape...)
 	if err != nil {
 		_ = f.Close()
 		return nil, err

@@ -57,10 +57,10 @@ func (r *replaceable) flags(c *cobra.Command) {
 		"replace the "+what+" that --out holds, once the new one is complete")
 }
 
-// The method make calls the function work with the name of the directory to write. That is --out
+// withDirectory calls the function work with the name of the directory to write. That is --out
 // itself or, if --out has to be replaced, a directory beside it that takes its place after the
 // work.
-func (r *replaceable) make(work func(dir string) error) error {
+func (r *replaceable) withDirectory(work func(dir string) error) error {
 	err := dataError(dataset.Target(r.dir))
 	if err == nil || !r.force {
 		if err == nil {
@@ -108,7 +108,7 @@ func generateCommand(p *process) *cobra.Command {
 			if term.IsTerminal(int(os.Stderr.Fd())) {
 				o.Stage = func(line string) { slog.Info(line) }
 			}
-			if err := to.make(func(dir string) error {
+			if err := to.withDirectory(func(dir string) error {
 				p.discardOnSignal()
 				return generated(dataset.Generate(dir, o))
 			}); err != nil {
@@ -263,7 +263,7 @@ func importCommand(p *process) *cobra.Command {
 			if o.DryRun {
 				return work("")
 			}
-			return to.make(work)
+			return to.withDirectory(work)
 		},
 	}
 	to.flags(c)

@@ -82,7 +82,7 @@ func (j *rankJob) tellDry(t *train.Training) error {
 		return err
 	}
 	fmt.Fprintf(stdout, "gradients of a step, all ranks: %s MB\n", megabytes(p.Gradients))
-	if err := j.headroom.lacks(p.Memory, predicted); err != nil {
+	if err := j.headroom.checkMemory(p.Memory, predicted); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "dry run: config, parts, ranks, devices and memory are in order; nothing "+

@@ -184,7 +184,7 @@ func inferRank(
 	c comm.Comm, p *process, o inferFlags, begun time.Time, stdout io.Writer,
 ) (err error) {
 	ctx := untilSignal()
-	started := p.starting(ctx.Done(), func() error { return context.Cause(ctx) })
+	started := p.watchStart(ctx.Done(), func() error { return context.Cause(ctx) })
 	defer started()
 	if p.byMPI() && c.Rank() > 0 {
 		// the other ranks react to a signal a second later than rank 0, so that rank 0, if it is

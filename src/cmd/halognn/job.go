@@ -163,7 +163,7 @@ func (j *rankJob) enough(planned func() (trace.Memory, error)) error {
 			if err != nil {
 				return withoutPlan(err)
 			}
-			return j.headroom.lacks(m, predicted)
+			return j.headroom.checkMemory(m, predicted)
 		})
 		mem.ResetPeak() // the peak of the run must not include the plan
 		if unpredicted(err) {

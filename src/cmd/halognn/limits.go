@@ -237,9 +237,9 @@ const (
 	predicted   = "are predicted to need"
 )
 
-// The method lacks returns an error if the ranks of a job need more memory than there is. Its
-// argument verb is needAtLeast or predicted.
-func (x *headroom) lacks(m trace.Memory, verb string) error {
+// checkMemory returns an error if the ranks of a job need more memory than there is. Its argument
+// verb is needAtLeast or predicted.
+func (x *headroom) checkMemory(m trace.Memory, verb string) error {
 	own, left := plan.Own(m), int64(0)
 	for _, item := range own {
 		if verb == predicted && item.Bytes >= largeItem && item.Name != trace.MemHeap &&
@@ -305,14 +305,14 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 	switch {
 	// part of this memory is the device's, and opening the device checks that
 	case cfg.Compute.Device == "cuda":
-		return err != nil || more || x.lacks(most, predicted) != nil, nil
+		return err != nil || more || x.checkMemory(most, predicted) != nil, nil
 	case errors.Is(err, mem.ErrMemory): // there is not even memory for the estimate
 		return false, usageError(err)
 	case err != nil:
 		return true, nil
 	}
-	return work != training || more || x.lacks(most, predicted) != nil,
-		x.lacks(least, needAtLeast)
+	return work != training || more || x.checkMemory(most, predicted) != nil,
+		x.checkMemory(least, needAtLeast)
 }
 
 // job describes the job of the config, on nodes like this one, to package plan.

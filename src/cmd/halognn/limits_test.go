@@ -57,7 +57,7 @@ func TestLacks(t *testing.T) {
 	} {
 		x := headroom{node: c.node, process: mem.Limits{Addresses: c.addresses, Data: c.data},
 			ranks: 4, together: 2}
-		err := x.lacks(m, "need")
+		err := x.checkMemory(m, "need")
 		if (err == nil) != (c.want == "") || err != nil &&
 			(codeOf(err) != exitUsage || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v: %v", c, err)
@@ -68,10 +68,10 @@ func TestLacks(t *testing.T) {
 		together: 1}
 	small := trace.Memory{{Name: trace.MemParameters, Bytes: 1e6}, {Name: trace.MemRuntime,
 		Bytes: 1100e6}}
-	if x.lacks(m, needAtLeast) != nil || x.lacks(m, predicted) == nil ||
-		x.lacks(small, predicted) != nil {
-		t.Errorf("at least: %v; predicted: %v; of small arrays: %v", x.lacks(m, needAtLeast),
-			x.lacks(m, predicted), x.lacks(small, predicted))
+	if x.checkMemory(m, needAtLeast) != nil || x.checkMemory(m, predicted) == nil ||
+		x.checkMemory(small, predicted) != nil {
+		t.Errorf("at least: %v; predicted: %v; of small arrays: %v", x.checkMemory(m, needAtLeast),
+			x.checkMemory(m, predicted), x.checkMemory(small, predicted))
 	}
 }
 

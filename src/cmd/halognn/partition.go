@@ -62,7 +62,7 @@ func partitionCommand(p *process) *cobra.Command {
 					if ranks.Rank() > 0 {
 						return t.follow(data)
 					}
-					return to.make(func(dir string) error {
+					return to.withDirectory(func(dir string) error {
 						return p.partition(c, t, data, dir, o, how, order, &weights, features,
 							unbalanced)
 					})

@@ -85,7 +85,7 @@ func sweepCommand(p *process) *cobra.Command {
 			if err := o.check(chosen); err != nil {
 				return err
 			}
-			return errors.Join(o.train(chosen, len(runs)), o.report(c, runs))
+			return errors.Join(o.trainRuns(chosen, len(runs)), o.report(c, runs))
 		},
 	}
 	f := c.Flags()
@@ -368,9 +368,9 @@ func (r *sweepRun) ended() bool {
 	return err == nil
 }
 
-// The method train trains the runs that are not done. The argument total is the number of all runs
-// of the sweep.
-func (o *sweepFlags) train(runs []sweepRun, total int) error {
+// trainRuns trains the runs that are not done. The argument total is the number of all runs of the
+// sweep.
+func (o *sweepFlags) trainRuns(runs []sweepRun, total int) error {
 	stopOnSignals() // from now on a signal ends this process in order, even between two runs
 	var failed []string
 	var last error

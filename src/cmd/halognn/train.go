@@ -116,7 +116,7 @@ func startProfile(kind, dir string, rank int, p *process) (stop func(), err erro
 func trainRank(c comm.Comm, p *process, o trainFlags, begun time.Time) (err error) {
 	setUp := trace.NewSetUp(begun)
 	stopSignal := stopOnSignals()
-	started := p.starting(stopSignal, errNotStarted)
+	started := p.watchStart(stopSignal, errNotStarted)
 	defer started()
 	resumed, path := o.resume != "", o.config
 	if resumed {

@@ -26,19 +26,19 @@ func SetLargeFeatures(t testing.TB, bytes int64) {
 func (d *Dataset) FeatureRow(dst []float32, v graph.VertexID) {
 	begin, end := int(v)*d.Meta.Features, (int(v)+1)*d.Meta.Features
 	if d.Meta.FeatureType == Int8 {
-		q, _ := npy.As[int8](d.tables[0])
+		q, _ := npy.Elements[int8](d.tables[0])
 		for i, x := range q[begin:end] {
 			dst[i] = float32(x) * d.Scale[i]
 		}
 		return
 	}
 	if d.Meta.FeatureType == Float16 {
-		half, _ := npy.As[npy.Float16](d.tables[0]) // Open checked the type
+		half, _ := npy.Elements[npy.Float16](d.tables[0]) // Open checked the type
 		for i, h := range half[begin:end] {
 			dst[i] = h.Float32()
 		}
 		return
 	}
-	rows, _ := npy.As[float32](d.tables[0])
+	rows, _ := npy.Elements[float32](d.tables[0])
 	copy(dst, rows[begin:end])
 }

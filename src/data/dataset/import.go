@@ -399,7 +399,7 @@ func (e *edgeSource) checkSums(g *graph.CSC, weights []float32) error {
 		if sum > math.MaxFloat32 {
 			return fmt.Errorf("the weights of the edges%s into vertex %s add up to %.4g: %w: a "+
 				"float32 holds up to 3.4e+38; scale all weights down, or leave them out with "+
-				"--ignore", e.of(), idOf(e.to, graph.VertexID(v)), sum, ErrValue)
+				"--ignore", e.nameSuffix(), idOf(e.to, graph.VertexID(v)), sum, ErrValue)
 		}
 	}
 	return nil

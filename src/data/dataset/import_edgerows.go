@@ -146,7 +146,7 @@ func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 	}, func(at, reverse int64) { copy(row(at), row(reverse)) })
 	if several > 0 && !e.reverses {
 		e.note("%d edges%s come several times; each gets the mean of its feature rows",
-			several, e.of())
+			several, e.nameSuffix())
 	}
 	return all, nil
 }

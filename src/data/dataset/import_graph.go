@@ -416,9 +416,9 @@ func (e *edgeSource) build() (rows relationRows, report graph.CleanReport, err e
 	return rows, report, nil
 }
 
-// The method of returns the text " of NAME", where NAME is the name of the relation, for a report.
-// It returns "" for a graph without types.
-func (e *edgeSource) of() string {
+// nameSuffix returns the text " of NAME", where NAME is the name of the relation, for a report. It
+// returns "" for a graph without types.
+func (e *edgeSource) nameSuffix() string {
 	if e.from.kind == "" {
 		return ""
 	}
@@ -434,19 +434,19 @@ func (g *graphSource) tellDefaults(all []relationRows) {
 		} else if rows.weights == nil && slices.ContainsFunc(all,
 			func(r relationRows) bool { return r.weights != nil }) {
 			g.note("the edges%s have no weights, unlike those of other relations; each gets the "+
-				"weight 1", e.of())
+				"weight 1", e.nameSuffix())
 		}
 		if rows.cols == 0 && slices.ContainsFunc(all,
 			func(r relationRows) bool { return r.cols > 0 }) {
 			g.note("the edges%s have no features, unlike those of other relations; each gets zeros",
-				g.relations[i].of())
+				g.relations[i].nameSuffix())
 		}
 	}
 }
 
 // tellMerged notes that several weights of an edge became one.
 func (e *edgeSource) tellMerged(c graph.CleanReport) {
-	of := e.of()
+	of := e.nameSuffix()
 	if e.reverses { // the original relation reports its merged weights
 		return
 	}
@@ -485,9 +485,9 @@ func (g *graphSource) labelled() (labels *source, err error) {
 	return labels, nil
 }
 
-// The method of returns the text " of NAME", where NAME is the name of the type, for a report. It
+// nameSuffix returns the text " of NAME", where NAME is the name of the type, for a report. It
 // returns "" for a graph without types.
-func (s *source) of() string {
+func (s *source) nameSuffix() string {
 	if s.kind == "" {
 		return ""
 	}

@@ -135,7 +135,7 @@ func (in *importer) tellTime(what, as, verb string) string {
 func (e *edgeSource) tellTimes(array, as string, columns [][]string) {
 	for _, values := range columns {
 		if is := timeOf(array, values); is != "" {
-			e.tellTime(array+e.of(), as, is)
+			e.tellTime(array+e.nameSuffix(), as, is)
 			return
 		}
 	}

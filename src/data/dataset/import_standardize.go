@@ -103,7 +103,7 @@ func (s *source) standardizeAs(dir string) error {
 	if cols != of.Features {
 		return fmt.Errorf("--standardize-as: %w: there are %d feature columns here%s, but %d in "+
 			"%s; give the same columns in the same order",
-			ErrMismatch, cols, s.of(), of.Features, dir)
+			ErrMismatch, cols, s.nameSuffix(), of.Features, dir)
 	}
 	if _, has := other.Meta.Files[file]; !has { // a type without features has no scaling
 		return nil

@@ -806,9 +806,9 @@ func (e *edgeSource) turn(t *edgeTable, both []int64) {
 		return
 	}
 	if t.directed == 0 {
-		if e.undirected = true; e.of() != "" {
+		if e.undirected = true; e.nameSuffix() != "" {
 			e.note("the edges%s are undirected, as column %s of %s says: the reverse of each was "+
-				"added", e.of(), t.Header[t.direction], filepath.Base(t.Path()))
+				"added", e.nameSuffix(), t.Header[t.direction], filepath.Base(t.Path()))
 		}
 		return
 	}
@@ -816,5 +816,5 @@ func (e *edgeSource) turn(t *edgeTable, both []int64) {
 		e.addReverses(e, both)
 	}
 	e.note("%d edges%s are undirected, as column %s says: the reverse of each was added", len(both),
-		e.of(), t.Header[t.direction])
+		e.nameSuffix(), t.Header[t.direction])
 }

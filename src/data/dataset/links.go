@@ -265,7 +265,7 @@ func (d *Dataset) mapLinks() error {
 		if of := task.Labelling(d.Meta.Task); of != nil {
 			f, err := d.open(LinkLabelsFile(graph.SplitNames[k]))
 			if err == nil {
-				d.LinkLabels[k], err = of.Of(f, d.Meta.Classes)
+				d.LinkLabels[k], err = of.ReadLabels(f, d.Meta.Classes)
 			}
 			faults = append(faults, err)
 		}

@@ -63,7 +63,7 @@ func (d *Dataset) mapFiles() error {
 	}
 	labels, err := d.open("labels.npy")
 	if err == nil {
-		d.Labels, err = task.Stored(d.Meta.Task).Of(labels, d.Meta.Classes)
+		d.Labels, err = task.Stored(d.Meta.Task).ReadLabels(labels, d.Meta.Classes)
 	}
 	faults = append(faults, err)
 	if d.Meta.Weighted {
@@ -138,7 +138,7 @@ func mapInto[T npy.Element](d *Dataset, name string, view *[]T) error {
 	if err != nil {
 		return err
 	}
-	*view, err = npy.As[T](f)
+	*view, err = npy.Elements[T](f)
 	return err
 }
 

@@ -154,7 +154,7 @@ func apportion(n int, weights []float64) []int {
 // degreeOf returns the expected degree of the vertex at a place.
 func (m *blockModel) degreeOf(place int) float64 {
 	s := newStream(m.o.Seed, keyDegree, uint64(place))
-	return m.degree.at(s.float())
+	return m.degree.quantile(s.float())
 }
 
 // fillClasses sets classes[v] for every vertex.
@@ -264,8 +264,8 @@ func (p powerLaw) mean() float64 {
 		-a) - math.Pow(p.high, -a))
 }
 
-// The method at returns the degree d such that the share x of all vertices has a degree below d.
-func (p powerLaw) at(x float64) float64 {
+// quantile returns the degree d such that the share x of all vertices has a degree below d.
+func (p powerLaw) quantile(x float64) float64 {
 	const a = degreeExponent - 1
 	lo, hi := math.Pow(p.low, -a), math.Pow(p.high, -a)
 	return math.Pow(lo-x*(lo-hi), -1/a)

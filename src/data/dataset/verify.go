@@ -125,7 +125,7 @@ func (d *Dataset) checkFeatures(t int) error {
 	case Sparse, SparseOnes:
 		return CheckEntries(d.tables[t].Data, table, d.RowEnds)
 	case Int8:
-		q, err := npy.As[int8](d.tables[t], -1, -1)
+		q, err := npy.Elements[int8](d.tables[t], -1, -1)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (d *Dataset) checkFeatures(t int) error {
 		}
 		return nil
 	case Float16:
-		half, err := npy.As[npy.Float16](d.tables[t], -1, -1)
+		half, err := npy.Elements[npy.Float16](d.tables[t], -1, -1)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (d *Dataset) checkFeatures(t int) error {
 		}
 		return nil
 	}
-	rows, err := npy.As[float32](d.tables[t], -1, -1)
+	rows, err := npy.Elements[float32](d.tables[t], -1, -1)
 	if err != nil {
 		return err
 	}

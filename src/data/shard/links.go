@@ -21,16 +21,18 @@ type linkView struct {
 	labels  task.Labels
 }
 
-// The method of returns a pointer to the number of links or vertices that a part has in one list of
-// the split. The argument split is the index of that list.
-func (s *SplitSizes) of(split int) *int { return [...]*int{&s.Train, &s.Valid, &s.Test}[split] }
+// listSize returns a pointer to the number of links or vertices that a part has in one list of the
+// split. The argument split is the index of that list.
+func (s *SplitSizes) listSize(split int) *int {
+	return [...]*int{&s.Train, &s.Valid, &s.Test}[split]
+}
 
 // linkLayout adds the files of links to the files that parts must have.
 func (m *Meta) linkLayout(files map[string]npy.Info) {
 	for split, name := range graph.SplitNames {
 		n := 0
 		for k := range m.Links {
-			n += *m.Links[k].of(split)
+			n += *m.Links[k].listSize(split)
 		}
 		if task.Stored(m.Task).Embeds {
 			files[dataset.LinksFile(name)] = npy.Info{DType: "<i4", Shape: []int{n, 2}}
@@ -58,7 +60,7 @@ func (w *writer) links() error {
 					"dataset", name, l.Source, l.Target, graph.ErrVertexRange)
 			}
 			links[i] = graph.Link{Source: w.l.NewID[l.Source], Target: w.l.NewID[l.Target]}
-			*w.meta.Links[w.partOf(links[i].Target)].of(split)++
+			*w.meta.Links[w.partOf(links[i].Target)].listSize(split)++
 		}
 		labels := graph.SortLinks(links, w.ds.LinkLabels[split].Data, func(a, b graph.Link) int {
 			return cmp.Or(cmp.Compare(w.partOf(a.Target), w.partOf(b.Target)),
@@ -97,13 +99,13 @@ func mapLinks(s *Shards) error {
 		errs = append(errs, mapInto(s, dataset.LinksFile(graph.SplitNames[split]), &ids))
 		view.all, view.offsets = graph.Links(ids), []int{0}
 		for k := range s.Parts {
-			view.offsets = append(view.offsets, view.offsets[k]+*s.Links[k].of(split))
+			view.offsets = append(view.offsets, view.offsets[k]+*s.Links[k].listSize(split))
 		}
 		if of := task.Labelling(s.Task); of != nil {
 			name := dataset.LinkLabelsFile(graph.SplitNames[split])
 			f, err := s.mapFile(name, 0, int64(s.Files[name].Shape[0]))
 			if err == nil {
-				view.labels, err = of.Of(f, s.Classes)
+				view.labels, err = of.ReadLabels(f, s.Classes)
 			}
 			errs = append(errs, err)
 		}

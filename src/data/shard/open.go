@@ -165,7 +165,7 @@ func (s *Shards) mapFiles() error {
 			&view.ids))
 		view.offsets = []int{0}
 		for k := range s.Splits {
-			view.offsets = append(view.offsets, view.offsets[k]+*s.Splits[k].of(i))
+			view.offsets = append(view.offsets, view.offsets[k]+*s.Splits[k].listSize(i))
 		}
 	}
 	if s.Type() == compute.Int8 {
@@ -239,7 +239,7 @@ func (s *Shards) mapLabels() error {
 	if err != nil {
 		return err
 	}
-	s.labels, err = task.Stored(s.Task).Of(f, s.Classes)
+	s.labels, err = task.Stored(s.Task).ReadLabels(f, s.Classes)
 	return err
 }
 
@@ -251,7 +251,7 @@ func mapInto[T npy.Element](s *Shards, name string, view *[]T) error {
 func mapRows[T npy.Element](s *Shards, name string, view *[]T, first, last int64) error {
 	f, err := s.mapFile(name, first, last)
 	if err == nil {
-		*view, err = npy.As[T](f)
+		*view, err = npy.Elements[T](f)
 	}
 	return err
 }

@@ -259,7 +259,7 @@ func (m *Meta) layout() map[string]npy.Info {
 		for i, name := range graph.SplitNames {
 			n := 0
 			for _, s := range sizes {
-				n += *s.of(i)
+				n += *s.listSize(i)
 			}
 			files[dataset.SplitFile(k, name)] = ints(n)
 		}

@@ -16,7 +16,7 @@ func Sizes(m *Meta, dir string) *Shards {
 		for i := range s.split {
 			list := &s.split[i]
 			list.offsets = append(list.offsets, len(list.ids))
-			for range *m.Splits[k].of(i) {
+			for range *m.Splits[k].listSize(i) {
 				list.ids, next = append(list.ids, next), next+1
 			}
 		}

@@ -79,9 +79,9 @@ func (s *Shards) OpenSourceIDs() (*SourceIDs, error) {
 		}
 		ids.file = f
 		if err = f.Check(want.DType, want.Shape...); err == nil && name == sourceIDFile {
-			ids.numbers, err = npy.As[int64](f, ids.vertices)
+			ids.numbers, err = npy.Elements[int64](f, ids.vertices)
 		} else if err == nil {
-			if ids.names, err = npy.As[uint8](f, -1); err == nil {
+			if ids.names, err = npy.Elements[uint8](f, -1); err == nil {
 				if n := bytes.Count(ids.names, []byte("\n")); n != ids.vertices {
 					err = fmt.Errorf("%s: %w: %d ids for %d vertices", f.Path(), ErrMismatch, n,
 						ids.vertices)

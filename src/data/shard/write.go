@@ -531,7 +531,7 @@ func (w *writer) split(k int, s graph.Split, sizes []SplitSizes) error {
 					name, v, graph.ErrVertexRange)
 			}
 			ids[n] = w.l.NewID[v]
-			*sizes[w.partOf(ids[n])].of(i)++
+			*sizes[w.partOf(ids[n])].listSize(i)++
 		}
 		slices.SortFunc(ids, func(a, b graph.VertexID) int {
 			return cmp.Or(cmp.Compare(w.partOf(a), w.partOf(b)),

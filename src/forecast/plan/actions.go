@@ -98,8 +98,8 @@ type acts struct {
 
 func (a *acts) nodes() int { return (a.ranks + a.perNode - 1) / a.perNode }
 
-// The method of returns the ranks [lo, hi) of a node.
-func (a *acts) of(node int) (lo, hi int) {
+// nodeRanks returns the ranks [lo, hi) of a node.
+func (a *acts) nodeRanks(node int) (lo, hi int) {
 	return node * a.perNode, min((node+1)*a.perNode, a.ranks)
 }
 
@@ -109,7 +109,7 @@ func (a *acts) process(kind actor, at int) int {
 	if int(kind) < ofRank {
 		return at*ofRank + at/a.perNode*ofNode + int(kind)
 	}
-	_, hi := a.of(at)
+	_, hi := a.nodeRanks(at)
 	return hi*ofRank + at*ofNode + int(kind) - ofRank
 }
 
@@ -175,8 +175,8 @@ func square(n int) [][]int64 {
 
 // pairs returns the number of pairs of a rank on one node and a rank on the other.
 func (a *acts) pairs(from, to int) int64 {
-	lo, hi := a.of(from)
-	first, end := a.of(to)
+	lo, hi := a.nodeRanks(from)
+	first, end := a.nodeRanks(to)
 	return int64((hi - lo) * (end - first))
 }
 
@@ -269,7 +269,7 @@ func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 		}
 		// The nodes' processes are listed in the order in which the method process numbers them.
 		for node := range all.nodes() {
-			lo, hi := all.of(node)
+			lo, hi := all.nodeRanks(node)
 			for rank := lo; rank < hi; rank++ {
 				for of := range actor(ofRank) {
 					if err := add(of, rank); err != nil {
@@ -354,14 +354,14 @@ func (s *script) receive(from actor, at, tag int) { s.do("recv %d %d 0", s.proce
 
 // gather receives a message from all ranks of a node, and spread sends one to each.
 func (s *script) gather(from actor, tag int) {
-	lo, hi := s.acts.of(s.at)
+	lo, hi := s.acts.nodeRanks(s.at)
 	for rank := lo; rank < hi; rank++ {
 		s.receive(from, rank, tag)
 	}
 }
 
 func (s *script) spread(to actor, tag int) {
-	lo, hi := s.acts.of(s.at)
+	lo, hi := s.acts.nodeRanks(s.at)
 	for rank := lo; rank < hi; rank++ {
 		s.send(to, rank, tag)
 	}
@@ -458,7 +458,7 @@ func (a *Actions) writePlatform(all *acts, r *Rates) error {
 	}
 	hosts := func(w *bufio.Writer) {
 		for node := range all.nodes() {
-			lo, hi := all.of(node)
+			lo, hi := all.nodeRanks(node)
 			fmt.Fprintf(w, "node-%d:%d\n", node, (hi-lo)*ofRank+ofNode)
 		}
 	}

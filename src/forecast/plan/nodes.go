@@ -18,10 +18,11 @@ import (
 // for themselves.
 type nodeShares map[int]perKind
 
-// The method of returns the shares of the node of rank r. If sums is set, they are the shares for
-// the rows that travel besides sums; otherwise owners send rows only. The settings c give the
+// rankShares returns the shares of the node of rank r. If sums is set, they are the shares for the
+// rows that travel besides sums; otherwise owners send rows only. The settings c give the
 // capacity of one rank's cache.
-func (n *nodeShares) of(p *planner, r *rankPlan, c *policy.Settings, sums bool) (perKind, error) {
+func (n *nodeShares) rankShares(p *planner, r *rankPlan, c *policy.Settings,
+	sums bool) (perKind, error) {
 	if *n == nil {
 		*n = nodeShares{}
 	}
@@ -193,7 +194,7 @@ func (p *planner) shareOthers(r *rankPlan) error {
 			defer counter.Free()
 		}
 		for i := range n {
-			if _, err := replay.At(1, p.scattered(i)); err != nil {
+			if _, err := replay.SampleItem(1, p.scattered(i)); err != nil {
 				return fmt.Errorf("sampling: %w", err)
 			}
 			mb := &replay.Minibatch

@@ -301,7 +301,7 @@ func (p *planner) probe(r *rankPlan) error {
 	defer replay.Free()
 	mb := &replay.Minibatch
 	for i := -1; i < leastProbes || i < mostProbes && r.edges < probeEdges; i++ {
-		key, err := replay.At(1, p.scattered(max(i, 0)))
+		key, err := replay.SampleItem(1, p.scattered(max(i, 0)))
 		if err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}

@@ -120,7 +120,7 @@ func (p *planner) calibration() (*calibration, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.key, err = replay.At(1, 0)
+	c.key, err = replay.SampleItem(1, 0)
 	c.mb, replay.Minibatch = replay.Minibatch, sample.Minibatch{}
 	replay.Free()
 	switch {

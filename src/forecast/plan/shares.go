@@ -124,7 +124,7 @@ func (g *groupProbe) probeRated(ranks []*rankPlan) error {
 		key := p.job.Reader(ranks[0].rank).Key(1, p.scattered(i))
 		seeds, own := p.job.Seeds(key, nil), make([]int, g.owners.Size)
 		for _, v := range seeds {
-			own[g.owners.Of(v)]++
+			own[g.owners.Owner(v)]++
 		}
 		one := Shuffles{Loaded: float64(len(seeds))}
 		g.rate(&one, key)
@@ -150,7 +150,7 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 	minibatches, whole, mb := []Shuffles(nil), 0, &g.replay.Minibatch
 	g.replay.Of = p.job.Reader(ranks[0].rank)
 	for i, edges := -1, 0; i < leastProbes || i < mostProbes/n && edges < probeEdges/n; i++ {
-		key, err := g.replay.At(1, p.scattered(max(i, 0)))
+		key, err := g.replay.SampleItem(1, p.scattered(max(i, 0)))
 		if err != nil {
 			return fmt.Errorf("sampling: %w", err)
 		}
@@ -158,9 +158,9 @@ func (g *groupProbe) probe(ranks []*rankPlan) error {
 			continue
 		}
 		edges, whole = edges+mb.NumEdges(), max(whole, mb.Blocks[0].NumDst)
-		mb.Loads(g.owners.Of, p.job.RanksPerNode, p.rowOf, g.loads)
+		mb.Loads(g.owners.Owner, p.job.RanksPerNode, p.rowOf, g.loads)
 		if p.job.Sample.Layers() > 0 && len(g.loads) > 1 {
-			mb.Candidates(p.shards.Topology(), g.owners.Of, g.candidates)
+			mb.Candidates(p.shards.Topology(), g.owners.Owner, g.candidates)
 		}
 		shuffled := p.shuffled(mb, g.loads, g.candidates)
 		g.rate(&shuffled, key)
@@ -206,10 +206,10 @@ func (g *groupProbe) shapeOf(r *rankPlan, spec sample.Spec, key sample.Key) shap
 	}
 	s.remote = 0
 	s.asks = g.p.asks(r, &g.replay.Minibatch, spec, key,
-		func(v graph.VertexID) bool { return g.owners.Of(v) == member })
+		func(v graph.VertexID) bool { return g.owners.Owner(v) == member })
 	first, last := g.p.job.Vertices(r.rank)
 	for _, v := range g.replay.Minibatch.Frontier {
-		if g.owners.Of(v) != member {
+		if g.owners.Owner(v) != member {
 			continue
 		}
 		if int64(v) < first || int64(v) >= last {
@@ -251,7 +251,7 @@ func (g *groupProbe) probeEvaluation(ranks []*rankPlan) error {
 		if err := g.replay.Sampler.SampleEval(mb, seeds, key); err != nil {
 			return fmt.Errorf("sampling for evaluation: %w", err)
 		}
-		mb.Loads(g.owners.Of, p.job.RanksPerNode, p.rowOf, g.loads)
+		mb.Loads(g.owners.Owner, p.job.RanksPerNode, p.rowOf, g.loads)
 		for _, r := range ranks {
 			shape := g.shapeOf(r, p.evaluatedBy(), sample.Key{})
 			if err := r.evaluate(p, mb, key, &shape); err != nil {

@@ -129,7 +129,7 @@ func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]i
 				}
 			}
 			if nodes && !p.job.Divides(c) { // otherwise fetchedByBuyer has counted what is shared
-				share, err := bought.of(p, r, c, sums)
+				share, err := bought.rankShares(p, r, c, sums)
 				if err != nil {
 					f.free()
 					return nil, fmt.Errorf("rank %d, what its node fetches: %w", r.rank, err)

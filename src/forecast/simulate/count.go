@@ -106,7 +106,7 @@ func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) er
 	steps, items := c.job.Steps(), reader.Items()
 	n := items * (d.last - d.first + 1)
 	for i := range n {
-		m.key, err = replay.At(d.first, i)
+		m.key, err = replay.SampleItem(d.first, i)
 		if err == nil {
 			err = x.Locate(&m.plan, m.sampled.Frontier)
 		}

@@ -227,7 +227,7 @@ func (c *modeCounter) open() (take func(sample.Key, *sample.Minibatch) error, cl
 	loads := sample.NewLoads(c.owners.Size, c.Sample.Hops())
 	rated := new(ratedLinks)
 	return func(key sample.Key, mb *sample.Minibatch) error {
-		mb.Loads(c.owners.Of, c.RanksPerNode,
+		mb.Loads(c.owners.Owner, c.RanksPerNode,
 			func(v graph.VertexID) (int64, bool) { return rowOf(c, v) }, loads)
 		c.takeShared(key, mb, loads)
 		takeRated(c, key, rated)
@@ -256,7 +256,7 @@ func takeRated(c *modeCounter, key sample.Key, r *ratedLinks) {
 		r.truth = c.Sample.Links.Divide(&r.crossing, r.truth, key, c.owners, member)
 		far, perNode := int64(0), max(1, c.RanksPerNode)
 		for _, v := range r.crossing.IDs {
-			if c.owners.Of(v)/perNode != member/perNode {
+			if c.owners.Owner(v)/perNode != member/perNode {
 				far++
 			}
 		}

@@ -31,9 +31,9 @@ var regression = Task{
 
 	Minibatch: func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte,
 		n int) Stats {
-		return numbers(Objective{})(dev, dlogits, logits, labels, n)
+		return regressionLoss(Objective{})(dev, dlogits, logits, labels, n)
 	},
-	Changed: numbers,
+	Changed: regressionLoss,
 	Fault: func(label []byte, _ int) string {
 		missing := 0
 		for c, y := range npy.View[float32](label) {
@@ -177,14 +177,13 @@ func ScaleOf(n float64, sums, squares []float64) (s Scale, err error) {
 	return s, nil
 }
 
-// The function numbers returns the loss function of regression, which is the mean over the C
-// outputs:
+// regressionLoss returns the loss function of regression, which is the mean over the C outputs:
 //
 //	sum_rc loss((z_rc - (y_rc - mean_c) / std_c)) / (globalSeeds C),
 //
 // It is computed on the host, whatever the device, because the outputs are a small part of a step.
 // Rows are added in order.
-func numbers(o Objective) LossFunc {
+func regressionLoss(o Objective) LossFunc {
 	var host []float32
 	return func(dev compute.Device, dlogits, logits compute.Matrix, labels []byte,
 		globalSeeds int) (s Stats) {
@@ -199,7 +198,7 @@ func numbers(o Objective) LossFunc {
 			}
 			e := float64(host[i]) - (float64(y)-mean)/std
 			s.miss(e * std)
-			loss, slope := o.error(e)
+			loss, slope := o.errorLoss(e)
 			s.Loss += loss
 			host[i] = float32(slope * scale)
 		}
@@ -211,8 +210,8 @@ func numbers(o Objective) LossFunc {
 	}
 }
 
-// The method error returns the loss for an error e, and the derivative of this loss.
-func (o *Objective) error(e float64) (loss, slope float64) {
+// errorLoss returns the loss for an error e, and the derivative of this loss.
+func (o *Objective) errorLoss(e float64) (loss, slope float64) {
 	size := math.Abs(e)
 	switch {
 	case o.Loss == LossAbsolute:

@@ -26,7 +26,7 @@ func TestLossesOfNumbers(t *testing.T) {
 	} {
 		of := func(z []float32) (Stats, []float32) {
 			d := make([]float32, len(z))
-			return numbers(Objective{Loss: c.loss, Scale: scale})(ref.New(),
+			return regressionLoss(Objective{Loss: c.loss, Scale: scale})(ref.New(),
 				compute.Matrix{Rows: 3, Cols: 2, Data: d},
 				compute.Matrix{Rows: 3, Cols: 2, Data: z}, y, 3), d
 		}

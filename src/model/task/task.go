@@ -158,8 +158,8 @@ type Labels struct {
 // Row returns the label of vertex v.
 func (l Labels) Row(v int) []byte { return l.Data[v*l.Width : (v+1)*l.Width] }
 
-// The method Of returns the labels in a file.
-func (t *Task) Of(f *npy.File, outputs int) (Labels, error) {
+// ReadLabels returns the labels in a file.
+func (t *Task) ReadLabels(f *npy.File, outputs int) (Labels, error) {
 	rows, err := f.Rows(t.element())
 	return Labels{rows, t.LabelBytes(outputs)}, err
 }
@@ -169,14 +169,14 @@ func (t *Task) Check(l Labels, outputs int) error {
 	for v := range len(l.Data) / max(1, l.Width) {
 		if fault := t.Fault(l.Row(v), outputs); fault != "" {
 			// for example: label of vertex 2 is 7; it must be in [0, 5), or -1 for none
-			return fmt.Errorf("label of %s %d%s", t.of(), v, fault)
+			return fmt.Errorf("label of %s %d%s", t.targetName(), v, fault)
 		}
 	}
 	return nil
 }
 
-// The method of returns the name of what has a label in this task: link or vertex.
-func (t *Task) of() string {
+// targetName returns the name of what has a label in this task: link or vertex.
+func (t *Task) targetName() string {
 	if t.Embeds && !t.Ranks {
 		return "link"
 	}

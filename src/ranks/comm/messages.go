@@ -95,7 +95,7 @@ func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *m
 	if err := g.world.failure(); err != nil {
 		return nil, nil, err
 	}
-	m := g.end()
+	m := g.newEnd()
 	m.rank, m.peer, m.receives, m.buf, m.pending = rank, peer, receives, buf, true
 	box := g.box(m)
 	if len(*box) > 0 && (*box)[0].receives != receives {
@@ -111,8 +111,8 @@ func (g *group) match(rank, peer int, receives bool, buf []byte) (mine, other *m
 	return m, nil, nil
 }
 
-// The method end returns an empty end of a message. The caller holds g.mu.
-func (g *group) end() *message {
+// newEnd returns an empty end of a message. The caller holds g.mu.
+func (g *group) newEnd() *message {
 	if last := len(g.mail.spare) - 1; last >= 0 {
 		m := g.mail.spare[last]
 		g.mail.spare = g.mail.spare[:last]

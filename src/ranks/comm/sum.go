@@ -163,7 +163,7 @@ func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 		return sum
 	}
 	for r := range size {
-		sum.sendRows[r] = s.end(sum, r) - s.end(sum, r-1)
+		sum.sendRows[r] = s.sliceEnd(sum, r) - s.sliceEnd(sum, r-1)
 	}
 	own := sum.sendRows[rank]
 	for r := range size {
@@ -184,8 +184,8 @@ func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	return sum
 }
 
-// The method end returns where the slice of rank r ends in a vector, in the form that is sent.
-func (s *Summer) end(sum *Sum, r int) int {
+// sliceEnd returns where the slice of rank r ends in a vector, in the form that is sent.
+func (s *Summer) sliceEnd(sum *Sum, r int) int {
 	end := sliceEnd(len(sum.buf), r, s.scatter.Size())
 	if s.halves != nil {
 		return halvesEnd(end, sum.exact)

@@ -37,7 +37,7 @@ func TestSymmetry(t *testing.T) {
 		{"parallel edges in one direction", [][2]int{{0, 1}, {0, 1}, {1, 0}}, false},
 		{"parallel edges in both", [][2]int{{0, 1}, {0, 1}, {1, 0}, {1, 0}}, true},
 	} {
-		m := mustNew(t, graphtest.Of(t, 5, c.edges...), Options{})
+		m := mustNew(t, graphtest.NewGraph(t, 5, c.edges...), Options{})
 		if m.Transposed() == c.symmetric {
 			t.Errorf("%s: symmetric is %t, want %t", c.name, !m.Transposed(), c.symmetric)
 		}
@@ -73,7 +73,7 @@ func TestGather(t *testing.T) {
 	r := graphtest.Random(t)
 	const n = 30_000
 	// the hub's row spans many blocks, and empty rows outnumber a block
-	g := graphtest.Of(t, n, graphtest.Edges(r, n, 100_000)...)
+	g := graphtest.NewGraph(t, n, graphtest.Edges(r, n, 100_000)...)
 	for _, zeros := range []float64{0, 0.5, 0.99} {
 		w := make([]float32, n)
 		for v := range w {
@@ -115,7 +115,7 @@ func TestGather(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	g := graphtest.Of(t, 4, [2]int{0, 1}, [2]int{1, 0})
+	g := graphtest.NewGraph(t, 4, [2]int{0, 1}, [2]int{1, 0})
 	m := mustNew(t, g, Options{})
 	score := make([]float32, 4)
 	of := func(_ any, err error) error { return err }

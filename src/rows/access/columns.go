@@ -18,8 +18,8 @@ type draws struct {
 	relations [][]int
 }
 
-// The method of returns the fanout of a relation in a hop.
-func (d draws) of(hop, relation int) int {
+// fanoutOf returns the fanout of a relation in a hop.
+func (d draws) fanoutOf(hop, relation int) int {
 	if d.relations != nil {
 		return d.relations[relation][hop]
 	}
@@ -58,7 +58,7 @@ func (m *columns) each(d draws, hop, v int, f func(column int, t float64)) {
 	kind, first, _ := m.Of(graph.VertexID(v))
 	for k, relation := range m.Into(kind) {
 		c := int(first) + k
-		f(c, transition(d.of(hop, relation), int(m.Indptr[c+1]-m.Indptr[c])))
+		f(c, transition(d.fanoutOf(hop, relation), int(m.Indptr[c+1]-m.Indptr[c])))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func TestOwnPartsAreAnalysedByThemselves(t *testing.T) {
 	r := graphtest.Random(t)
 	const n, parts = 300, 3
-	g := graphtest.Of(t, n, graphtest.Edges(r, n, 2000)...)
+	g := graphtest.NewGraph(t, n, graphtest.Edges(r, n, 2000)...)
 	m := mustNew(t, g, Options{})
 	part := make([]int32, n)
 	train := make([][]graph.VertexID, parts)

@@ -45,7 +45,7 @@ func laborFormula(g *graph.CSC, p []float64, fanout int) []float64 {
 func TestLaborEqualsFormula(t *testing.T) {
 	r := graphtest.Random(t)
 	const n = 400
-	g := graphtest.Of(t, n, graphtest.Edges(r, n, 9000)...)
+	g := graphtest.NewGraph(t, n, graphtest.Edges(r, n, 9000)...)
 	m := mustNew(t, g, Options{Workers: 2})
 	var train []graph.VertexID
 	for _, v := range r.Perm(n)[:60] {

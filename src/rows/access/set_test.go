@@ -12,7 +12,7 @@ import (
 func TestReach(t *testing.T) {
 	r := graphtest.Random(t)
 	const n = 3000
-	g := graphtest.Of(t, n, graphtest.Edges(r, n, n)...)
+	g := graphtest.NewGraph(t, n, graphtest.Edges(r, n, n)...)
 	m := mustNew(t, g, Options{Workers: 3})
 	local := []Range{{100, 140}, {500, 500}, {1000, 1064}}
 	var train, inside []graph.VertexID
@@ -51,7 +51,7 @@ func TestReach(t *testing.T) {
 // the mask at every hop.
 func TestReachabilityIsMerged(t *testing.T) {
 	// 0 samples 1 and 2, 2 samples 3
-	m := mustNew(t, graphtest.Of(t, 5, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 2}), Options{})
+	m := mustNew(t, graphtest.NewGraph(t, 5, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 2}), Options{})
 	start := NewSet(5)
 	defer start.Free()
 	start.Add(0)
@@ -78,7 +78,7 @@ func TestReachabilityIsMerged(t *testing.T) {
 func TestHigherDegreeRanksFirst(t *testing.T) {
 	// Vertex 0 trains; 1, 2 and 3 are remote, sampled by 1, 3 and 2 vertices; 4 has the highest
 	// degree but is out of reach.
-	m := mustNew(t, graphtest.Of(t, 9, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 0}, [2]int{2, 5},
+	m := mustNew(t, graphtest.NewGraph(t, 9, [2]int{1, 0}, [2]int{2, 0}, [2]int{3, 0}, [2]int{2, 5},
 		[2]int{2, 6}, [2]int{3, 5},
 		[2]int{4, 5}, [2]int{4, 6}, [2]int{4, 7}, [2]int{4, 8}), Options{})
 	score := memtest.Must[float32](t)(m.Degree(graphtest.IDs(0), 2))

@@ -16,7 +16,7 @@ import (
 func TestTopIsHeadOfSort(t *testing.T) {
 	r := graphtest.Random(t)
 	const n = 500
-	g := graphtest.Of(t, n, graphtest.Edges(r, n, 2000)...)
+	g := graphtest.NewGraph(t, n, graphtest.Edges(r, n, 2000)...)
 	m := mustNew(t, g, Options{})
 	for _, c := range []struct {
 		name  string

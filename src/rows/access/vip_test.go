@@ -113,7 +113,7 @@ func randomForest(t *testing.T, r *rand.Rand, n int) (*graph.CSC, []graph.Vertex
 		children[parent]++
 		edges = append(edges, [2]int{name[v], name[parent]})
 	}
-	return graphtest.Of(t, n, edges...), graphtest.IDs(name[:trees]...)
+	return graphtest.NewGraph(t, n, edges...), graphtest.IDs(name[:trees]...)
 }
 
 // Where no two sampling paths meet, both models are exact, and so the direction of the edges is
@@ -151,7 +151,7 @@ func TestExactOnForests(t *testing.T) {
 // Two seeds of which one is drawn, both with vertex 2 as only neighbour: it is always read, but the
 // model takes the seeds for independent.
 func TestPathsThatMeetAreTakenForIndependent(t *testing.T) {
-	g := graphtest.Of(t, 3, [2]int{2, 0}, [2]int{2, 1})
+	g := graphtest.NewGraph(t, 3, [2]int{2, 0}, [2]int{2, 1})
 	m := mustNew(t, g, Options{})
 	for name, p := range map[string][]float32{
 		"VIP":       memtest.Must[float32](t)(m.VIP(graphtest.IDs(0, 1), 1, []int{1})),
@@ -188,7 +188,7 @@ func TestEqualsFormula(t *testing.T) {
 		{"one hop", 200, 1500, 3, []int{4}, 50, 2},
 		{"no seeds", 50, 200, 3, []int{2, 2}, 0, 2},
 	} {
-		g := graphtest.Of(t, c.n, graphtest.Edges(r, c.n, c.edges)...)
+		g := graphtest.NewGraph(t, c.n, graphtest.Edges(r, c.n, c.edges)...)
 		var train []graph.VertexID
 		for _, v := range r.Perm(c.n)[:c.seeds] {
 			train = append(train, graph.VertexID(v))
@@ -259,7 +259,7 @@ func formulas(g *graph.CSC, train []graph.VertexID, batch float64, fanouts []int
 // A batch larger than the training set reads every training vertex in every step; unclamped it gave
 // NaN.
 func TestBatchBeyondTrainingSet(t *testing.T) {
-	g := graphtest.Of(t, 5, [2]int{2, 0}, [2]int{3, 0}, [2]int{4, 1})
+	g := graphtest.NewGraph(t, 5, [2]int{2, 0}, [2]int{3, 0}, [2]int{4, 1})
 	m := mustNew(t, g, Options{})
 	want := []float32{0, 0, 0.5, 0.5, 1}
 	for _, batch := range []float64{2, 3, 1e9} {
@@ -331,7 +331,7 @@ func TestReadsOfSeveralParts(t *testing.T) {
 	if more == 0 {
 		t.Error("no row is read more than once a step")
 	}
-	m := mustNew(t, graphtest.Of(t, 4, [2]int{1, 0}), Options{})
+	m := mustNew(t, graphtest.NewGraph(t, 4, [2]int{1, 0}), Options{})
 	for name, x := range map[string][]float32{
 		"reads": memtest.Must[float32](t)(m.Reads(&Workload{Sample: sample.Neighbours(2)})),
 		"vip":   memtest.Must[float32](t)(m.RankVIP(&Workload{Sample: sample.Neighbours(2)})),

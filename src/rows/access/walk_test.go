@@ -12,7 +12,7 @@ import (
 func TestPageRank(t *testing.T) {
 	r := graphtest.Random(t)
 	const n = 200
-	g := graphtest.Of(t, n, graphtest.Edges(r, n, 800)...)
+	g := graphtest.NewGraph(t, n, graphtest.Edges(r, n, 800)...)
 	train := graphtest.IDs(3, 5, 8)
 	x := make([]float64, n)
 	for _, v := range train {
@@ -37,7 +37,7 @@ func TestPageRank(t *testing.T) {
 func TestPaths(t *testing.T) {
 	r := graphtest.Random(t)
 	const n = 40
-	g := graphtest.Of(t, n, graphtest.Edges(r, n, 100)...)
+	g := graphtest.NewGraph(t, n, graphtest.Edges(r, n, 100)...)
 	train := graphtest.IDs(0, 4, 7)
 	for hops := 1; hops <= 4; hops++ {
 		want := make([]float64, n)
@@ -65,7 +65,7 @@ func TestPathsDoNotOverflow(t *testing.T) {
 	for range 1000 {
 		edges = append(edges, [2]int{0, 0}, [2]int{1, 0})
 	}
-	m := mustNew(t, graphtest.Of(t, 2, edges...), Options{})
+	m := mustNew(t, graphtest.NewGraph(t, 2, edges...), Options{})
 	paths := memtest.Must[float32](t)(m.Paths(graphtest.IDs(0), 20))
 	if paths[0] != math.MaxFloat32 || paths[1] != math.MaxFloat32 {
 		t.Errorf("%g, want the largest float32", paths)

@@ -25,7 +25,7 @@ func reading(t *testing.T, hops int) (*access.Graph, *access.Workload) {
 	t.Helper()
 	r := graphtest.Random(t)
 	const n = 400
-	g := graphtest.Of(t, n, graphtest.Edges(r, n, 3000)...)
+	g := graphtest.NewGraph(t, n, graphtest.Edges(r, n, 3000)...)
 	original := make([]int32, n)
 	for v := range original {
 		original[v] = int32(v)

@@ -95,7 +95,7 @@ func step(t *testing.T, name string, p cache.Policy, r *access.Workload,
 func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 	r := graphtest.Random(t)
 	const n, part = 400, 150
-	g := graphtest.Of(t, n, graphtest.Edges(r, n, 900)...)
+	g := graphtest.NewGraph(t, n, graphtest.Edges(r, n, 900)...)
 	m := mustNew(t, g, access.Options{})
 	seeds := graphtest.IDs(3, 30, 90, 120)
 	var inside []graph.VertexID
@@ -169,7 +169,7 @@ func TestFirstFillIsTheBestOfTheHalo(t *testing.T) {
 func TestTiesGoByOutDegree(t *testing.T) {
 	r := graphtest.Random(t)
 	const n, part, capacity = 300, 60, 20
-	g := graphtest.Of(t, n, graphtest.Edges(r, n, 1500)...)
+	g := graphtest.NewGraph(t, n, graphtest.Edges(r, n, 1500)...)
 	outDegrees := make([]int, n)
 	for _, u := range g.Indices {
 		outDegrees[u]++

@@ -193,14 +193,14 @@ type interval struct {
 	openLo, openHi bool
 }
 
-// from(lo) is the interval of all finite numbers x >= lo, and above(lo) that of all finite numbers
-// x > lo. The method upTo ends an interval at hi, included; the method below ends it at hi,
+// atLeast(lo) is the interval of all finite numbers x >= lo, and moreThan(lo) that of all finite
+// numbers x > lo. The method upTo ends an interval at hi, included; lessThan ends it at hi,
 // excluded.
-func from(lo float64) interval  { return interval{lo: lo, hi: math.Inf(1), openHi: true} }
-func above(lo float64) interval { i := from(lo); i.openLo = true; return i }
+func atLeast(lo float64) interval  { return interval{lo: lo, hi: math.Inf(1), openHi: true} }
+func moreThan(lo float64) interval { i := atLeast(lo); i.openLo = true; return i }
 
-func (i interval) upTo(hi float64) interval  { i.hi, i.openHi = hi, false; return i }
-func (i interval) below(hi float64) interval { i.hi, i.openHi = hi, true; return i }
+func (i interval) upTo(hi float64) interval     { i.hi, i.openHi = hi, false; return i }
+func (i interval) lessThan(hi float64) interval { i.hi, i.openHi = hi, true; return i }
 
 func (i interval) has(x float64) bool {
 	above := x > i.lo || x == i.lo && !i.openLo

@@ -13,11 +13,13 @@ func TestIntervals(t *testing.T) {
 		x      float64
 		inside bool
 	}{
-		{from(0), 0, true}, {from(0), -1e-300, false}, {from(0), inf, false}, {from(0), nan, false},
-		{above(0), 0, false}, {above(0), 1e-300, true}, {above(0), nan, false},
-		{from(0).upTo(1), 1, true}, {from(0).upTo(1), 1.01, false}, {from(0).upTo(1), nan, false},
-		{from(0).below(1), 1, false}, {from(0).below(1), 0.99, true}, {from(0).below(1), nan,
-			false},
+		{atLeast(0), 0, true}, {atLeast(0), -1e-300, false},
+		{atLeast(0), inf, false}, {atLeast(0), nan, false},
+		{moreThan(0), 0, false}, {moreThan(0), 1e-300, true}, {moreThan(0), nan, false},
+		{atLeast(0).upTo(1), 1, true}, {atLeast(0).upTo(1), 1.01, false},
+		{atLeast(0).upTo(1), nan, false},
+		{atLeast(0).lessThan(1), 1, false}, {atLeast(0).lessThan(1), 0.99, true},
+		{atLeast(0).lessThan(1), nan, false},
 	} {
 		if got := c.in.has(c.x); got != c.inside {
 			t.Errorf("%g is %v: %t, want %t", c.x, c.in, got, c.inside)

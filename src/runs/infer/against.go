@@ -17,12 +17,12 @@ const (
 	productRows  = 2048
 )
 
-// The method against scores the rows of a block as possible targets of each link's source. It
-// passes the scores to the function receive. It leaves out rows whose vertex has a known link or
-// edge with the source. Scores that are inner products come from a matrix product, and its last
-// bits depend on its size. Such a score differs by up to the argument slack of receive from the
-// score that the rater computes alone. The argument exact of receive returns the latter for row k.
-func (r *ranking) against(first graph.VertexID, rows compute.Matrix, receive seen) {
+// scoreBlock scores the rows of a block as possible targets of each link's source. It passes the
+// scores to the function receive. It leaves out rows whose vertex has a known link or edge with the
+// source. Scores that are inner products come from a matrix product, and its last bits depend on
+// its size. Such a score differs by up to the argument slack of receive from the score that the
+// rater computes alone. The argument exact of receive returns the latter for row k.
+func (r *ranking) scoreBlock(first graph.VertexID, rows compute.Matrix, receive seen) {
 	_, kind := r.of.Shards.Schema.LinkEnds()
 	r.of.Topology.Columns.OfType(kind, first, first+graph.VertexID(rows.Rows),
 		func(from, end graph.VertexID) {
@@ -116,7 +116,7 @@ func top(s Passes, own []float32, list []graph.VertexID, k int) ([][]best, error
 	}
 	kept := make([][]best, len(list))
 	err := r.of.eachBlock(own, r.cols, func(first graph.VertexID, rows compute.Matrix) {
-		r.against(first, rows, func(i int, v graph.VertexID, x []float32, slack float32,
+		r.scoreBlock(first, rows, func(i int, v graph.VertexID, x []float32, slack float32,
 			exact func(int) float32) {
 			list := kept[i]
 			for j, x := range x {

@@ -98,8 +98,8 @@ func (c *chosen) below(v int64) int {
 	return sort.Search(len(c.ids), func(i int) bool { return int64(c.ids[i]) >= v })
 }
 
-// The method own returns the number of chosen vertices that this rank owns.
-func (c *chosen) own() int { return c.hi - c.lo }
+// ownCount returns the number of chosen vertices that this rank owns.
+func (c *chosen) ownCount() int { return c.hi - c.lo }
 
 // vertex returns the i-th chosen vertex of this rank.
 func (c *chosen) vertex(i int) graph.VertexID {
@@ -119,8 +119,8 @@ func (c *chosen) row(i int, original []int32) int {
 	return int(c.rows[i])
 }
 
-// The method of returns the chosen vertices of a part.
-func (c *chosen) of(part int) []graph.VertexID {
+// partVertices returns the chosen vertices of a part.
+func (c *chosen) partVertices(part int) []graph.VertexID {
 	lo, hi := c.offsets[part], c.offsets[part+1]
 	if c.ids != nil {
 		return slices.Clip(c.ids[c.below(lo):c.below(hi)])

@@ -108,7 +108,7 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, inspec
 		store = func(at int, y compute.Matrix) error { return sums.put(s.Device, at, 0, y) }
 	}
 	if err == nil {
-		err = s.transform(ctx, l, rows, &sums, inspect.then(store), chunks)
+		err = s.transform(ctx, l, rows, &sums, inspect.followedBy(store), chunks)
 	}
 	if err != nil || !inPlace {
 		sums.free()
@@ -120,7 +120,7 @@ func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, inspec
 // the columns of rows that begin at column first.
 func (s Passes) inferBlock(ctx context.Context, rows, sums *layerRows, first int, chunks chunks,
 	of pass) error {
-	rows.ahead(first, 0, rows.rows)
+	rows.readAhead(first, 0, rows.rows)
 	err := s.inferChunks(ctx, s.inputOf(rows, first), chunks, of,
 		func(at int, y compute.Matrix) error { return sums.put(s.Device, at, first, y) })
 	rows.drop(first, 0, rows.rows)
@@ -170,7 +170,7 @@ func (d *deviceRows) exact(from *layerRows, lo, hi, end int) compute.Matrix {
 
 func (d *deviceRows) read(from *layerRows, lo, hi, end int) []float32 {
 	for first := 0; first < from.cols; first += from.block {
-		from.ahead(first, hi, end)
+		from.readAhead(first, hi, end)
 	}
 	return from.view(&d.rows, lo, hi)
 }
@@ -188,8 +188,8 @@ func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, sto
 		}
 	}
 	load := func(k int, from *layerRows, i int) compute.Matrix {
-		lo, hi := chunks.at(i)
-		_, end := chunks.at(i + 1)
+		lo, hi := chunks.chunkRange(i)
+		_, end := chunks.chunkRange(i + 1)
 		return onDevice[k].rounded(from, lo, hi, end)
 	}
 	needsOwn := s.Model.Config.Fixed().Needs().Own
@@ -198,7 +198,7 @@ func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, sto
 			return err
 		}
 		s.Watch.Alive()
-		lo, hi := chunks.at(i)
+		lo, hi := chunks.chunkRange(i)
 		in := nn.Input{Hop: nn.Hop{Sources: hi - lo, Destinations: hi - lo}}
 		if needsOwn {
 			in.Own = load(0, rows, i)

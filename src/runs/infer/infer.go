@@ -302,9 +302,9 @@ func (p pass) open(o parallel.Options, byColumns bool) (*parallel.Strategy, erro
 // own vertex number at.
 type putRows func(at int, y compute.Matrix) error
 
-// The method then returns a function that first calls the function inspect, unless it is nil, and
+// followedBy returns a function that first calls the function inspect, unless it is nil, and
 // afterwards the function store.
-func (inspect putRows) then(store putRows) putRows {
+func (inspect putRows) followedBy(store putRows) putRows {
 	if inspect == nil {
 		return store
 	}
@@ -330,7 +330,7 @@ func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int,
 		store = func(at int, y compute.Matrix) error { return out.put(s.Device, at, 0, y) }
 	}
 	err = s.inferChunks(ctx, in, s.chunks(max(1, in.RowBytes())), pass{layer: l},
-		inspect.then(store))
+		inspect.followedBy(store))
 	if err != nil {
 		out.free()
 	}
@@ -406,7 +406,7 @@ func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, o
 	admit := func(i int, m *parallel.Minibatch) {
 		// a rank that has fewer chunks than others takes part with empty chunks at the end
 		i = min(i, chunks.len())
-		lo, hi := chunks.at(i)
+		lo, hi := chunks.chunkRange(i)
 		m.Seeds = mem.Grow(m.Seeds, hi-lo)
 		for k := range m.Seeds {
 			m.Seeds[k] = chunks.bounds[0] + graph.VertexID(lo+k)
@@ -445,9 +445,9 @@ type chunks struct {
 
 func (c *chunks) len() int { return len(c.bounds) - 1 }
 
-// The method at returns the range [lo, hi) of the vertices of chunk i, counted from the first own
+// chunkRange returns the range [lo, hi) of the vertices of chunk i, counted from the first own
 // vertex. If i is the number of chunks, the range is empty.
-func (c *chunks) at(i int) (lo, hi int) {
+func (c *chunks) chunkRange(i int) (lo, hi int) {
 	first := c.bounds[0]
 	return int(c.bounds[i] - first), int(c.bounds[min(i+1, c.len())] - first)
 }

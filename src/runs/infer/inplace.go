@@ -77,12 +77,12 @@ func (s Passes) inferInPlace(ctx context.Context, in layerInput, chunks chunks, 
 		if err != nil {
 			return err
 		}
-		first, _ := chunks.at(i)
+		first, _ := chunks.chunkRange(i)
 		for next := i; i < end; i = next {
-			next = p.together(i, end, chunks)
-			lo, _ := chunks.at(i)
-			_, hi := chunks.at(next - 1)
-			y, err := p.of(lo, hi, sums.RowsAt(lo-first, hi-first))
+			next = p.groupEnd(i, end, chunks)
+			lo, _ := chunks.chunkRange(i)
+			_, hi := chunks.chunkRange(next - 1)
+			y, err := p.computeRows(lo, hi, sums.RowsAt(lo-first, hi-first))
 			if err == nil {
 				err = put(lo, y)
 			}
@@ -109,14 +109,14 @@ func (p *inPlace) spanFrom(i int, chunks chunks) (end int) {
 	return end
 }
 
-// The method together returns the end of the group of chunks that begins with chunk i and is
-// multiplied at once. The group ends at chunk end or before. All its chunks except the last consist
-// of whole tiles, so the bits are those of single products. Threads then wait for each other once a
-// group and not once a chunk.
-func (p *inPlace) together(i, end int, chunks chunks) (next int) {
+// groupEnd returns the end of the group of chunks that begins with chunk i and is multiplied at
+// once. The group ends at chunk end or before. All its chunks except the last consist of whole
+// tiles, so the bits are those of single products. Threads then wait for each other once a group
+// and not once a chunk.
+func (p *inPlace) groupEnd(i, end int, chunks chunks) (next int) {
 	tile := compute.CapabilitiesOf(p.Device).ProductTile
 	for next = i + 1; next < end && tile > 0; next++ {
-		begin, hi := chunks.at(next - 1)
+		begin, hi := chunks.chunkRange(next - 1)
 		if (hi-begin)%tile != 0 { // a span of several chunks has at most compute.SameTiles vertices
 			break
 		}
@@ -220,9 +220,9 @@ func (p *inPlace) damage(first, end graph.VertexID) error {
 	return errors.New("edges changed while they were read")
 }
 
-// The method of returns what the pass computes for the own rows [lo,hi). The argument sums has the
+// computeRows returns what the pass computes for the own rows [lo,hi). The argument sums has the
 // aggregates of their neighbours.
-func (p *inPlace) of(lo, hi int, sums compute.Matrix) (compute.Matrix, error) {
+func (p *inPlace) computeRows(lo, hi int, sums compute.Matrix) (compute.Matrix, error) {
 	if p.pass.sums {
 		return sums, nil
 	}

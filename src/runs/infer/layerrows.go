@@ -82,14 +82,14 @@ func (r *layerRows) width(first int) int { return min(r.block, r.cols-first) }
 // rowBytes returns the bytes of a row with all columns.
 func (r *layerRows) rowBytes() int { return r.cols * r.of.Size() }
 
-// The method at returns the offset in bytes of row lo in the block that begins with column first.
-func (r *layerRows) at(first, lo int) int {
+// rowOffset returns the offset in bytes of row lo in the block that begins with column first.
+func (r *layerRows) rowOffset(first, lo int) int {
 	return r.of.Size() * (first*r.rows + lo*r.width(first))
 }
 
 // part returns rows [lo,hi) of the block that begins with column first.
 func (r *layerRows) part(first, lo, hi int) []byte {
-	return r.bytes[r.at(first, lo):r.at(first, hi)]
+	return r.bytes[r.rowOffset(first, lo):r.rowOffset(first, hi)]
 }
 
 // view returns rows [lo,hi) with all columns, as float32. Rows of another type, or in several
@@ -149,7 +149,7 @@ func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) err
 	}
 	size, words := r.of.Size(), r.of.Floats(y.Rows*y.Cols)
 	if r.file == nil { // rows of bfloat16 have an even width, so they fill whole words
-		load(floats(r.bytes[r.at(first, lo):])[:words])
+		load(floats(r.bytes[r.rowOffset(first, lo):])[:words])
 		return nil
 	}
 	r.moving = mem.Grow(r.moving, words)
@@ -164,7 +164,7 @@ func (r *layerRows) put(dev compute.Device, lo, first int, y compute.Matrix) err
 				copy(part[i*width:(i+1)*width], rows[(i*y.Cols+from)*size:])
 			}
 		}
-		at := r.at(first+from, lo)
+		at := r.rowOffset(first+from, lo)
 		if err := r.file.WriteAt(part, at); err != nil {
 			return fmt.Errorf("hidden rows in run.scratch_dir: %w", err)
 		}
@@ -192,18 +192,17 @@ func download(dev compute.Device, dst, src []float32) {
 	})
 }
 
-// The method ahead starts reading rows [lo,hi) from the disk, in the block that begins with column
-// first.
-func (r *layerRows) ahead(first, lo, hi int) {
+// readAhead starts reading rows [lo,hi) from the disk, in the block that begins with column first.
+func (r *layerRows) readAhead(first, lo, hi int) {
 	if r.file != nil {
-		r.file.Ahead(r.at(first, lo), r.at(first, hi))
+		r.file.Ahead(r.rowOffset(first, lo), r.rowOffset(first, hi))
 	}
 }
 
 // drop tells the system that it may remove rows [lo,hi) of a block from memory for now.
 func (r *layerRows) drop(first, lo, hi int) {
 	if r.file != nil {
-		r.file.Drop(r.at(first, lo), r.at(first, hi))
+		r.file.Drop(r.rowOffset(first, lo), r.rowOffset(first, hi))
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 // write them. Collective.
 func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Result, error) {
 	begin := time.Now()
-	links, vertices, err := s.asked(what)
+	links, vertices, err := s.requested(what)
 	if err := comm.Agree(s.Comm, err); err != nil {
 		return nil, err
 	}
@@ -50,9 +50,9 @@ func predictLinks(ctx context.Context, s Passes, m *Model, what Request) (*Resul
 	})
 }
 
-// The method asked returns the requested links or the requested vertices. If the result vertices is
-// nil, all vertices are requested.
-func (s Passes) asked(what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
+// requested returns the requested links or the requested vertices. If the result vertices is nil,
+// all vertices are requested.
+func (s Passes) requested(what Request) (links []graph.Link, vertices []graph.VertexID, err error) {
 	if what.Top > 0 && !s.Task.Ranks {
 		return nil, nil, fmt.Errorf("--top ranks partners, which a model of %s does not; give "+
 			"--links FILE", s.Task.Has)

@@ -170,7 +170,7 @@ func rankedAsByLoops(t *testing.T, most int, shards *shard.Shards) {
 						got[name], x)
 				}
 			}
-			if _, _, err := s.asked(Request{Top: s.endsOf()[1].others + 1}); err == nil {
+			if _, _, err := s.requested(Request{Top: s.endsOf()[1].others + 1}); err == nil {
 				t.Error("more partners than there are others are not refused")
 			}
 			return nil

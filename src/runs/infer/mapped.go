@@ -122,8 +122,8 @@ func (m *mappedRows) infer(ctx context.Context, store putRows) error {
 			return err
 		}
 		m.Watch.Alive()
-		lo, hi := chunks.at(i)
-		_, end := chunks.at(i + 1)
+		lo, hi := chunks.chunkRange(i)
+		_, end := chunks.chunkRange(i + 1)
 		if err := finish(lo, neighbours.exact(&sums, lo, hi, end)); err != nil {
 			return err
 		}

@@ -241,10 +241,10 @@ func newPredictions(s Passes, what Request, chosen *chosen, truth *truth) *predi
 		p.scores[k] = s.Score()
 	}
 	p.rowBytes = what.rowBytes(p.task, p.classes)
-	p.own = mem.Make[byte](chosen.own() * p.rowBytes)
+	p.own = mem.Make[byte](chosen.ownCount() * p.rowBytes)
 	if what.Embeddings != "" {
 		p.hiddenCols, _ = s.Job.Model.Widths(s.Job.Model.Layers - 1)
-		p.hidden = mem.Make[float32](chosen.own() * p.hiddenCols)
+		p.hidden = mem.Make[float32](chosen.ownCount() * p.hiddenCols)
 	}
 	truth.mark(s.Shards, s.First, s.Last)
 	return p
@@ -283,24 +283,25 @@ func (s Passes) predictFull(ctx context.Context, p *predictions) error {
 		first, next := int(s.Shards.Meta.Offsets[s.First]), 0
 		hidden = func(at int, y compute.Matrix) error {
 			row := func() int { return int(p.chosen.vertex(next)) - first - at }
-			if next == p.chosen.own() || row() >= y.Rows {
+			if next == p.chosen.ownCount() || row() >= y.Rows {
 				return nil
 			}
 			rows = mem.Grow(rows, y.Rows*y.Cols)
 			compute.Load(s.Device, rows, y, &stored)
-			for ; next < p.chosen.own() && row() < y.Rows; next++ {
+			for ; next < p.chosen.ownCount() && row() < y.Rows; next++ {
 				copy(p.hidden[next*y.Cols:(next+1)*y.Cols], rows[row()*y.Cols:])
 			}
 			return nil
 		}
 	}
-	return s.full(ctx, hidden, s.pick(p.chosen.own(), p.chosen.vertex, p.set))
+	return s.full(ctx, hidden, s.pick(p.chosen.ownCount(), p.chosen.vertex, p.set))
 }
 
 func (s Passes) predictSampled(ctx context.Context, p *predictions) error {
 	var rows, stored []float32
 	defer func() { mem.Free(rows); mem.Free(stored) }()
-	return s.Sampled(ctx, 0, p.chosen.of, func(m *parallel.Minibatch, logits compute.Matrix) error {
+	scored := p.chosen.partVertices
+	return s.Sampled(ctx, 0, scored, func(m *parallel.Minibatch, logits compute.Matrix) error {
 		if cols := p.hiddenCols; cols > 0 && len(m.Scored) > 0 {
 			hidden := s.Model.LastHidden()
 			rows = mem.Grow(rows, hidden.Rows*hidden.Cols)

@@ -200,7 +200,7 @@ func (r *ranking) rank(own []float32) error {
 			}
 		})
 		if !r.drawn {
-			r.against(first, rows, func(i int, _ graph.VertexID, x []float32, slack float32,
+			r.scoreBlock(first, rows, func(i int, _ graph.VertexID, x []float32, slack float32,
 				exact func(int) float32) {
 				low, high, above := r.score[i]-slack, r.score[i]+slack, 0
 				for k, x := range x {

@@ -113,13 +113,13 @@ func (r *Run) binned(size int, ofStep func(i int) (part, whole float64, ok bool)
 func (r *Run) places() []float64 {
 	longest := 0.0
 	for i := range r.Steps.n {
-		step, _ := r.Steps.at(&the.step.Step, i)
+		step, _ := r.Steps.numberOf(&the.step.Step, i)
 		longest = max(longest, step+1)
 	}
 	out := make([]float64, r.Steps.n)
 	for i := range out {
-		epoch, _ := r.Steps.at(&the.step.Epoch, i)
-		step, _ := r.Steps.at(&the.step.Step, i)
+		epoch, _ := r.Steps.numberOf(&the.step.Epoch, i)
+		step, _ := r.Steps.numberOf(&the.step.Step, i)
 		out[i] = (epoch-1)*longest + step
 	}
 	return out
@@ -130,7 +130,7 @@ func lossSteps(runs []*Run) *chart.Chart {
 	size := bins(runs)
 	curvesOf(c, runs, func(r *Run) chart.Curve {
 		x, y := r.binned(size, func(k int) (float64, float64, bool) {
-			loss, ok := r.Steps.at(&the.step.Loss, k)
+			loss, ok := r.Steps.numberOf(&the.step.Loss, k)
 			return loss, 1, ok
 		})
 		return chart.Curve{Names: []string{r.Name}, X: x, Y: y, Color: r.color}
@@ -144,7 +144,7 @@ func rates(runs []*Run) *chart.Chart {
 	size, least, most := bins(runs), math.Inf(1), math.Inf(-1)
 	for _, r := range runs {
 		x, y := r.binned(size, func(k int) (float64, float64, bool) {
-			rate, ok := r.Steps.at(&the.step.LR, k)
+			rate, ok := r.Steps.numberOf(&the.step.LR, k)
 			if ok {
 				least, most = min(least, rate), max(most, rate)
 			}
@@ -215,9 +215,9 @@ const mostTrained = 3
 func (r *Run) training() (x, y []float64) {
 	right, seeds := map[float64]float64{}, map[float64]float64{}
 	for i := range r.Steps.n {
-		epoch, _ := r.Steps.at(&the.step.Epoch, i)
-		share, ok := r.Steps.at(&the.step.Accuracy, i)
-		n, counted := r.Steps.at(&the.step.Seeds, i)
+		epoch, _ := r.Steps.numberOf(&the.step.Epoch, i)
+		share, ok := r.Steps.numberOf(&the.step.Accuracy, i)
+		n, counted := r.Steps.numberOf(&the.step.Seeds, i)
 		if ok && counted && n > 0 {
 			right[epoch] += share * n
 			seeds[epoch] += n

@@ -210,8 +210,8 @@ func (s *study) efficiency(i int) float64 {
 
 // sameSeeds reports whether the first steps of two runs have the same number of seeds.
 func sameSeeds(a, b *Run) bool {
-	seedsA, knownA := a.Steps.at(&the.step.Seeds, 0)
-	seedsB, knownB := b.Steps.at(&the.step.Seeds, 0)
+	seedsA, knownA := a.Steps.numberOf(&the.step.Seeds, 0)
+	seedsB, knownB := b.Steps.numberOf(&the.step.Seeds, 0)
 	return knownA && knownB && seedsA == seedsB
 }
 
@@ -289,7 +289,7 @@ func studies(runs []*Run) (out []study) {
 			if len(step) == len(seconds) {
 				p.step = timing.Median(step)
 			}
-			p.seeds, _ = p.runs[0].Steps.at(&the.step.Seeds, 0)
+			p.seeds, _ = p.runs[0].Steps.numberOf(&the.step.Seeds, 0)
 			s.points = append(s.points, p)
 		}
 		out = append(out, s)

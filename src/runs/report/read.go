@@ -78,10 +78,10 @@ func (c *columns) add(r values) {
 	c.n++
 }
 
-// The method at returns a number of record i, and whether the record has this number.
-func (c *columns) at(f field, i int) (float64, bool) { return c.under(keyOf(f), i) }
+// numberOf returns a number of record i, and whether the record has this number.
+func (c *columns) numberOf(f field, i int) (float64, bool) { return c.under(keyOf(f), i) }
 
-// under does what the method at does, for a JSON key instead of a field.
+// under does what numberOf does, for a JSON key instead of a field.
 func (c *columns) under(key string, i int) (float64, bool) {
 	column := c.of[key]
 	if i >= len(column) || math.IsNaN(column[i]) {

@@ -193,8 +193,8 @@ func (r *Run) state() string {
 	if r.Steps.n == 0 {
 		return "no step recorded"
 	}
-	epoch, _ := r.Steps.at(&the.step.Epoch, r.Steps.n-1)
-	step, _ := r.Steps.at(&the.step.Step, r.Steps.n-1)
+	epoch, _ := r.Steps.numberOf(&the.step.Epoch, r.Steps.n-1)
+	step, _ := r.Steps.numberOf(&the.step.Step, r.Steps.n-1)
 	return fmt.Sprintf("not finished: epoch %g, step %g", epoch, step)
 }
 

@@ -24,7 +24,7 @@ type Server struct {
 // NewServer makes the first page. So it returns an error if a directory holds no run.
 func NewServer(dirs []string) (*Server, error) {
 	s := &Server{dirs: dirs}
-	_, err := s.now()
+	_, err := s.currentPage()
 	return s, err
 }
 
@@ -34,7 +34,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		http.NotFound(w, q)
 		return
 	}
-	page, err := s.now()
+	page, err := s.currentPage()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -43,8 +43,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = w.Write(page) // it is no error if the browser closed the connection
 }
 
-// The method now returns the page. It makes a new one if a file of a run has changed.
-func (s *Server) now() ([]byte, error) {
+// currentPage returns the page. It makes a new one if a file of a run has changed.
+func (s *Server) currentPage() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := ""

@@ -207,9 +207,9 @@ func hitRates(runs []*Run) *chart.Chart {
 	size := bins(runs)
 	for _, r := range runs {
 		of := func(k int) (hits, all float64, ok bool) {
-			own, has := r.Steps.at(&the.step.Cached, k)
-			peer, _ := r.Steps.at(&the.step.PeerCached, k)
-			fetched, known := r.Steps.at(&the.step.Fetched, k)
+			own, has := r.Steps.numberOf(&the.step.Cached, k)
+			peer, _ := r.Steps.numberOf(&the.step.PeerCached, k)
+			fetched, known := r.Steps.numberOf(&the.step.Fetched, k)
 			return 100 * (own + peer), own + peer + fetched, has && known
 		}
 		x, y := r.binned(size, of)
@@ -252,7 +252,7 @@ func hitRates(runs []*Run) *chart.Chart {
 func (r *Run) evictions() (marks []float64, all bool) {
 	place := r.places()
 	for k := range r.Steps.n {
-		if n, _ := r.Steps.at(&the.step.Evictions, k); n > 0 {
+		if n, _ := r.Steps.numberOf(&the.step.Evictions, k); n > 0 {
 			marks = append(marks, place[k]+1)
 		}
 	}

@@ -75,8 +75,8 @@ func (e *LayerEdges) addSelfEdges(s *sample.Minibatch, needs nn.Needs, train boo
 	}
 }
 
-// The method of returns the block of a layer, as the layer reads it, and its transpose.
-func (e *LayerEdges) of(s *sample.Minibatch, l int, needs nn.Needs) (*graph.Block,
+// layerBlock returns the block of a layer, as the layer reads it, and its transpose.
+func (e *LayerEdges) layerBlock(s *sample.Minibatch, l int, needs nn.Needs) (*graph.Block,
 	*graph.BlockTranspose) {
 	if needs.Copies() {
 		return &e.blocks[l], &e.transposes[l]
@@ -91,7 +91,7 @@ func (e *LayerEdges) of(s *sample.Minibatch, l int, needs nn.Needs) (*graph.Bloc
 func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *sample.Topology) {
 	edges := 0
 	for l := range s.Blocks {
-		b, _ := e.of(s, l, needs)
+		b, _ := e.layerBlock(s, l, needs)
 		edges += b.NumEdges()
 	}
 	e.weights = mem.Grow(e.weights, edges)
@@ -100,7 +100,7 @@ func (e *LayerEdges) weigh(s *sample.Minibatch, needs nn.Needs, train bool, t *s
 	}
 	at := 0
 	for l := range s.Blocks {
-		b, transpose := e.of(s, l, needs)
+		b, transpose := e.layerBlock(s, l, needs)
 		w := e.weights[at : at+b.NumEdges()]
 		v := values{of: s.Blocks[l].Weights, data: needs.OfData, estimates: s.Estimates,
 			ids: sourcesOf(s, l), topology: t, totals: s.RowTotals(l)}
@@ -142,8 +142,8 @@ type values struct {
 	totals []float64
 }
 
-// The method at returns the value of a sampled edge.
-func (v *values) at(edge int64) float64 {
+// edgeValue returns the value of a sampled edge.
+func (v *values) edgeValue(edge int64) float64 {
 	if v.of == nil {
 		return 1
 	}
@@ -206,7 +206,7 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 			sum += v.totalOf(d)
 		} else {
 			for k := range hi - lo {
-				sum += v.at(at + k)
+				sum += v.edgeValue(at + k)
 			}
 		}
 		scale := 0.0
@@ -214,7 +214,7 @@ func shares(w []float32, b *graph.Block, v *values, self bool) {
 			scale = 1 / sum
 		}
 		for k := range hi - lo {
-			w[lo+k] = float32(v.at(at+k) * scale)
+			w[lo+k] = float32(v.edgeValue(at+k) * scale)
 		}
 		if self {
 			w[lo-1] = float32(scale)
@@ -247,7 +247,7 @@ func symmetric(w []float32, b *graph.Block, v *values) {
 		}
 		share /= math.Sqrt(all + 1)
 		for e := self + 1; e < end; e++ {
-			w[e] = float32(share / math.Sqrt(v.total(b.Indices[e])+1) * v.at(e-before))
+			w[e] = float32(share / math.Sqrt(v.total(b.Indices[e])+1) * v.edgeValue(e-before))
 		}
 		w[self] = float32(1 / (all + 1))
 	}
@@ -308,7 +308,7 @@ func (e *LayerEdges) List(s *sample.Minibatch, needs nn.Needs, t *sample.Topolog
 
 // Hop returns the edges of layer l of the minibatch that Build was last called for.
 func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool) (h nn.Hop) {
-	b, t := e.of(s, l, needs)
+	b, t := e.layerBlock(s, l, needs)
 	h.Sources, h.Destinations, h.Edges = b.NumSrc, s.Blocks[l].NumDst, b.NumEdges()
 	h.Forward = compute.Segments{Indptr: b.Indptr, Indices: b.Indices}
 	if train && (l > 0 || needs.Transposed) {
@@ -326,7 +326,7 @@ func (e *LayerEdges) Hop(s *sample.Minibatch, l int, needs nn.Needs, train bool)
 	if needs.Weights != nn.NoWeights {
 		at := 0
 		for k := range l {
-			lower, _ := e.of(s, k, needs)
+			lower, _ := e.layerBlock(s, k, needs)
 			at += lower.NumEdges()
 		}
 		h.Weights = e.weights[at : at+h.Edges]

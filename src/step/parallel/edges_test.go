@@ -116,7 +116,7 @@ func TestWeightsDoNotNameLinks(t *testing.T) {
 		for v := range original {
 			original[v] = int32(v)
 		}
-		return &sample.Topology{Graph: *graphtest.Of(t, n, edges...), Original: original}
+		return &sample.Topology{Graph: *graphtest.NewGraph(t, n, edges...), Original: original}
 	}
 	var edges, left [][2]int
 	for v := range n {

@@ -178,7 +178,7 @@ func (w *withLearned) plan(m *Minibatch) error {
 		return err
 	}
 	if m.Train {
-		e.readers.turn(e, w.ask)
+		e.readers.makeLists(e, w.ask)
 	}
 	return nil
 }
@@ -381,7 +381,7 @@ func (r *learning) forward(m *Minibatch, l int, in *nn.Input, phases Phases) err
 	x := matrixOf(&e.rows, compute.Float32s, e.read, r.Rows.Cols)
 	for _, of := range e.types {
 		to := x.RowsAt(of.at, of.at+of.read)
-		r.read(to, m, of)
+		r.readInput(to, m, of)
 		if len(in.Types) > 0 {
 			in.Types[of.kind] = to
 		} else {
@@ -428,9 +428,9 @@ func (r *learning) tiles(n int, work func(lo, hi int)) {
 	})
 }
 
-// The method read sets x to what the input layer reads of the vertex type that the argument of
-// describes: its rows or their means.
-func (r *learning) read(x compute.Matrix, m *Minibatch, of ofLearned) {
+// readInput sets x to what the input layer reads of the vertex type that the argument of describes:
+// its rows or their means.
+func (r *learning) readInput(x compute.Matrix, m *Minibatch, of ofLearned) {
 	e, rows := &m.learned, r.Move.RowsOf(&m.learned.plan, of.kind)
 	a := &e.means.types[of.kind]
 	if !a.averaged {
@@ -537,7 +537,7 @@ func (r *learning) end(m *Minibatch, phases Phases) error {
 	e := &m.learned
 	for rank := range r.ranks {
 		if rank != r.rank {
-			own, of := e.given.of(rank)
+			own, of := e.given.verticesReadBy(rank)
 			r.device.SegmentSum(r.Rows.Add(rank, own), of, nil, e.plan.Returned(), false)
 		}
 	}

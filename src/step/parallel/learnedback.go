@@ -23,9 +23,9 @@ type learnedReaders struct {
 	come    int       // number of segments of received rows and sums
 }
 
-// The method turn makes the lists for the learned rows of e. The exchange x has planned the
-// requests for these rows.
-func (r *learnedReaders) turn(e *learnedOf, x *exchange.Exchange) {
+// makeLists makes the lists for the learned rows of e. The exchange x has planned the requests for
+// these rows.
+func (r *learnedReaders) makeLists(e *learnedOf, x *exchange.Exchange) {
 	_, come := e.plan.Vectors()
 	r.come, r.shared = int(come), e.means.count() > 0
 	r.slot = mem.Grow(r.slot[:0], len(e.plan.Rows.Of))

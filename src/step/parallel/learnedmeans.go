@@ -46,13 +46,13 @@ func (a *learnedMeans) list(e *LayerEdges, learns []bool, first []int) {
 		if s, averaged := e.Means(t); averaged && learns[t] {
 			n := s.Len() - e.means.types[t].own
 			a.types[t].averaged = true
-			a.types[t].means = a.add(s, span{0, n}, first[t]-e.order.begin(t))
+			a.types[t].means = a.appendSegments(s, span{0, n}, first[t]-e.order.begin(t))
 		}
 	}
 	for t := range a.types {
 		if s, _ := e.Means(t); a.types[t].averaged {
 			n := s.Len() - e.means.types[t].own
-			a.types[t].own = a.add(s, span{n, s.Len()}, first[t]-e.order.begin(t))
+			a.types[t].own = a.appendSegments(s, span{n, s.Len()}, first[t]-e.order.begin(t))
 			a.Alone += a.types[t].own.len()
 		}
 	}
@@ -60,9 +60,9 @@ func (a *learnedMeans) list(e *LayerEdges, learns []bool, first []int) {
 	a.Whole = append(mem.Grow(a.Whole[:0], len(own))[:0], own...)
 }
 
-// The method add appends those segments of s that lie in the span part, and adds shift to their
+// appendSegments appends those segments of s that lie in the span part, and adds shift to their
 // indices.
-func (a *learnedMeans) add(s compute.Segments, part span, shift int) span {
+func (a *learnedMeans) appendSegments(s compute.Segments, part span, shift int) span {
 	begin, edges := len(a.Indptr)-1, len(a.Indices)
 	lo, hi := s.Indptr[part.first], s.Indptr[part.end]
 	a.Indptr = mem.Grow(a.Indptr, begin+part.len()+1)

@@ -57,7 +57,7 @@ func TestGradientsOfAveragedRows(t *testing.T) {
 	if err := own.Find(&e.plan, e.ids); err != nil {
 		t.Fatal(err)
 	}
-	e.readers.turn(e, own)
+	e.readers.makeLists(e, own)
 	x := compute.Matrix{Rows: of.rows() + plain, Cols: cols,
 		Data: make([]float32, (of.rows()+plain)*cols)}
 	for i := range x.Data {

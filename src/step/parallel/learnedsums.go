@@ -84,9 +84,9 @@ func (s *learnedGiven) add(l *exchange.Late, rank int, at []int32) {
 	}
 }
 
-// The method of returns those vertices of this rank that the given rank has read, each once, and
+// verticesReadBy returns those vertices of this rank that the given rank has read, each once, and
 // the segments of their gradients.
-func (s *learnedGiven) of(rank int) (own []int32, back compute.Segments) {
+func (s *learnedGiven) verticesReadBy(rank int) (own []int32, back compute.Segments) {
 	lo, hi := s.first[rank], s.first[rank+1]
 	return s.own[lo:hi], compute.Segments{Indptr: s.indptr[lo : hi+1], Indices: s.indices}
 }

@@ -45,7 +45,7 @@ func openStepQueue(s *Strategy) (*stepQueue, error) {
 	var q *stepQueue
 	if queues {
 		q = &stepQueue{device: device}
-		err = q.make(s)
+		err = q.makeResults(s)
 	}
 	// A rank without the memory would keep the others waiting.
 	if err = comm.Agree(s.o.Comm, err); err != nil {
@@ -54,8 +54,8 @@ func openStepQueue(s *Strategy) (*stepQueue, error) {
 	return q, nil
 }
 
-// The method make makes the results. If it fails, the caller closes the results that were made.
-func (q *stepQueue) make(s *Strategy) (err error) {
+// makeResults makes the results. If it fails, the caller closes the results that were made.
+func (q *stepQueue) makeResults(s *Strategy) (err error) {
 	if q.headers, err = q.device.AllocHost(2 * nn.HeaderLen); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 			r.pair(&e.blocks[l], &s.Blocks[l], s.Frontier, &t.Columns)
 			sources = &r.pairs
 		} else {
-			r.make(&e.blocks[l], &s.Blocks[l], s.Frontier, needs.Relations, &t.Columns, !folds)
+			r.fillBlock(&e.blocks[l], &s.Blocks[l], s.Frontier, needs.Relations, &t.Columns, !folds)
 		}
 		if l == 0 && needs.Averages {
 			e.average(&s.Blocks[0], s.Frontier, &t.Columns, needs.Folding)
@@ -102,11 +102,11 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 	}
 }
 
-// The method make fills the block into with the rows of b, followed by one row for each
-// destination, whose only edge comes from the destination itself. In r it sets the destinations and
-// groups of these rows. If the argument biases is set, it also gives each destination the bias of
-// its group. The frontier begins with the destinations.
-func (r *related) make(into, b *graph.Block, frontier []graph.VertexID, own nn.Relating,
+// fillBlock fills the block into with the rows of b, followed by one row for each destination,
+// whose only edge comes from the destination itself. In r it sets the destinations and groups of
+// these rows. If the argument biases is set, it also gives each destination the bias of its group.
+// The frontier begins with the destinations.
+func (r *related) fillBlock(into, b *graph.Block, frontier []graph.VertexID, own nn.Relating,
 	c *graph.Columns, biases bool) {
 	rows, edges := b.NumRows(), b.NumEdges()
 	into.NumSrc, into.NumDst = b.NumSrc, rows+b.NumDst

@@ -273,7 +273,7 @@ func (d *splitDrawer) mine(m *Minibatch) error {
 			return fmt.Errorf("sampling: seed %d: %w (the graph has %d vertices)", v,
 				graph.ErrVertexRange, len(d.o.Topology.Original))
 		}
-		if d.owners.Of(v) == d.group.Rank() {
+		if d.owners.Owner(v) == d.group.Rank() {
 			x.own[n] = v
 			n++
 		}

@@ -79,8 +79,8 @@ type Rank struct {
 	Expected float64 `json:"expected"` // remote rows of a minibatch without a cache
 }
 
-// The function of returns what the ranking of a policy for a job depends on.
-func of(j *job.Job, p *policy.Policy) Purpose {
+// newPurpose returns what the ranking of a policy for a job depends on.
+func newPurpose(j *job.Job, p *policy.Policy) Purpose {
 	purpose := Purpose{
 		Parts: j.Shards.Identity(), Split: shard.SplitOf(j.Shards), Policy: p.Name,
 		HaloHops: j.Cache.HaloHops, Fanouts: j.Sample.Fanouts, Kind: string(j.Sample.Kind),
@@ -117,7 +117,7 @@ func readsFile(rank int) string { return fmt.Sprintf("rank-%04d-reads.npy", rank
 func Write(
 	j *job.Job, p *policy.Policy, m *access.Graph, alpha float64, workers int,
 ) (string, error) {
-	meta := Meta{Format: format, For: of(j, p)}
+	meta := Meta{Format: format, For: newPurpose(j, p)}
 	path := meta.For.path(j.Shards.Dir)
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return "", err
@@ -200,7 +200,7 @@ type Ranking struct {
 // Open finds the ranking of a policy for a job. If it has not been written, the error wraps
 // ErrMissing.
 func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
-	purpose := of(j, p)
+	purpose := newPurpose(j, p)
 	r := &Ranking{path: purpose.path(j.Shards.Dir), vertices: j.Shards.Vertices}
 	text, err := mem.ReadFile(filepath.Join(r.path, metaFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -28,9 +28,9 @@ const (
 // Merges lists the values of a Merge.
 var Merges = []Merge{MergeSum, MergeMean, MergeMax, MergeMin, MergeFirst}
 
-// The method of returns the weight of an edge after it was given for the n-th time, this time with
-// weight w. The argument sofar is the edge's weight before that.
-func (m Merge) of(sofar, w float32, n int32) float32 {
+// merged returns the weight of an edge after it was given for the n-th time, this time with weight
+// w. The argument sofar is the edge's weight before that.
+func (m Merge) merged(sofar, w float32, n int32) float32 {
 	if n == 1 {
 		return w
 	}
@@ -71,7 +71,7 @@ func (b *Builder) BuildWeighted(n int, o CleanOptions, weights []float32) (*CSC,
 	defer func() { mem.Free(times); mem.Free(first) }()
 	b.Carry(g, func(i int, at int64) {
 		times[at]++
-		all[at] = o.Merge.of(all[at], weights[i], times[at])
+		all[at] = o.Merge.merged(all[at], weights[i], times[at])
 		switch w := weights[i]; {
 		case times[at] == 1:
 			first[at] = w

@@ -12,8 +12,8 @@ type Edges struct {
 	Weights []int32 // cost of cutting each edge; nil means 1
 }
 
-// The method Of returns the vertices at the other ends of the edges of v.
-func (d Edges) Of(v int) []graph.VertexID { return d.Indices[d.Indptr[v]:d.Indptr[v+1]] }
+// Neighbours returns the vertices at the other ends of the edges of v.
+func (d Edges) Neighbours(v int) []graph.VertexID { return d.Indices[d.Indptr[v]:d.Indptr[v+1]] }
 
 // Weight returns what cutting edge e costs.
 func (d Edges) Weight(e int64) int64 {

@@ -128,12 +128,12 @@ func (s *Fused) listAsked(a *Answer, word []uint64, own *Asking) {
 	for from, n := range a.Count {
 		begin := at
 		row, block := 0, &s.list.block
-		for _, r := range s.list.of(&s.topology, a.ids[vertex:vertex+n], a.of[vertex:vertex+n],
-			block, nil) {
+		for _, r := range s.list.listColumns(&s.topology, a.ids[vertex:vertex+n],
+			a.of[vertex:vertex+n], block, nil) {
 			copy(a.columns[at:], r.vertices)
 			copy(a.original[at:], r.original)
 			for _, v := range r.vertices {
-				if without := a.list.of(vertex + int(block.Target(row))); len(without) > 0 &&
+				if without := a.list.sourcesOf(vertex + int(block.Target(row))); len(without) > 0 &&
 					c.Links(r.relation) {
 					skips.put(at, s.topology.row(v), without)
 				}
@@ -157,7 +157,7 @@ func (s *Fused) answer(a *Answer, own *Asking) error {
 	a.indptr[0] = 0
 	// with kind Poisson, the number of draws depends on the word of the asking rank
 	for _, r := range a.runs {
-		h.by(r.fanout, r.word, own.when)
+		h.setDraws(r.fanout, r.word, own.when)
 		drawn := h.locate(at, r.end)
 		for i := at + 1; i <= r.end; i++ {
 			a.indptr[i] += edges
@@ -185,7 +185,7 @@ func (s *Fused) answer(a *Answer, own *Asking) error {
 	}
 	at = 0
 	for _, r := range a.runs {
-		h.by(r.fanout, r.word, own.when)
+		h.setDraws(r.fanout, r.word, own.when)
 		s.workers[0].drawChunks(h, at, r.end)
 		at = r.end
 	}

@@ -56,7 +56,8 @@ func (m *Minibatch) Asks(of *Askers) []Asked {
 		for d, v := range m.Frontier[:b.NumDst] {
 			if asks(v) {
 				_, _, n := of.Topology.Columns.Of(v)
-				a.Vertices, columns, without = a.Vertices+1, columns+n, without+len(list.of(d))
+				a.Vertices, columns = a.Vertices+1, columns+n
+				without += len(list.sourcesOf(d))
 			}
 		}
 		for row := range b.NumRows() {

@@ -32,11 +32,11 @@ type columnList struct {
 	original []int32
 }
 
-// The method of lists the columns, sets the block's Targets and Ends, and finds which of the edges
-// in skips.list each column skips. If skips is nil, it also lists columns without edges, because a
+// listColumns lists the columns, sets the block's Targets and Ends, and finds which of the edges in
+// skips.list each column skips. If skips is nil, it also lists columns without edges, because a
 // rank that asks others does not know which columns have edges. In a graph without relations the
 // columns are the vertices of the frontier.
-func (l *columnList) of(t *Topology, frontier []graph.VertexID, original []int32,
+func (l *columnList) listColumns(t *Topology, frontier []graph.VertexID, original []int32,
 	block *graph.Block, skips *skips) []columnRange {
 	c := &t.Columns
 	l.ranges = l.ranges[:0]

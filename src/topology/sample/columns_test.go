@@ -308,7 +308,7 @@ func TestRelationsLeaveLinksOut(t *testing.T) {
 					t.Fatalf("links of %v, step %d, %d edges lost: not the graph's without them",
 						linked, step, lost)
 				}
-				l.of(1, step, 0, func(r *rated) {
+				l.withMinibatch(1, step, 0, func(r *rated) {
 					for pairs := r.truth[2:]; len(pairs) > 0; pairs = pairs[2:] {
 						for end, want := range []int{source, target} {
 							if pairs[end] < 0 {

@@ -56,7 +56,7 @@ func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *M
 	x.owner, x.place = mem.Grow(x.owner, len(m.Frontier)), mem.Grow(x.place, len(m.Frontier))
 	own, seeds := int32(0), 0
 	for i, v := range m.Frontier {
-		x.owner[i], x.place[i] = int32(o.Of(v)), own
+		x.owner[i], x.place[i] = int32(o.Owner(v)), own
 		if x.owner[i] == x.member {
 			own++
 			if i < len(m.Seeds) {

@@ -242,7 +242,7 @@ func (s *Fused) gatherOriginal(lo, hi int) {
 // the vertices it finds.
 func (s *Fused) expand(block *graph.Block, spec *Spec, h int, key uint64) error {
 	n, total := len(s.mb.Frontier), len(s.mb.Frontier)
-	ranges := s.list.of(&s.topology, s.mb.Frontier, s.mb.Original, block, &s.hop.skips)
+	ranges := s.list.listColumns(&s.topology, s.mb.Frontier, s.mb.Original, block, &s.hop.skips)
 	rows := 0
 	for _, r := range ranges {
 		rows += len(r.vertices)
@@ -281,7 +281,7 @@ func (s *Fused) draw(block *graph.Block, r columnRange, at, n, fanout int, key u
 	indptr := block.Indptr[at : at+len(r.vertices)+1]
 	s.hop.start(&s.topology, r.vertices, r.original, indptr)
 	s.hop.poisson = s.kind == Poisson
-	s.hop.by(fanout, key, s.when)
+	s.hop.setDraws(fanout, key, s.when)
 	if g := &s.topology.Graph; s.when.lasts > 0 {
 		mean := float64(g.NumEdges()-g.Indptr[0]) / float64(max(g.NumVertices(), 1))
 		s.hop.table = s.known.find(s.when, key, s.topology.Original, len(mb.Blocks),

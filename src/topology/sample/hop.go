@@ -68,8 +68,8 @@ func (h *hop) start(t *Topology, vertices []graph.VertexID, original []int32, in
 	h.drawn, h.weights, h.ofData, h.places, h.poisson, h.near = nil, nil, nil, nil, false, nil
 }
 
-// The method by sets how many neighbours the next destinations draw, and the key of their draws.
-func (h *hop) by(fanout int, key uint64, m moment) {
+// setDraws sets how many neighbours the next destinations draw, and the key of their draws.
+func (h *hop) setDraws(fanout int, key uint64, m moment) {
 	h.key = key
 	h.fanout, h.chunk = int64(fanout), max(chunkEdges/max(fanout, 1), 1)
 	if fanout == All {
@@ -99,7 +99,7 @@ func (h *hop) locate(lo, hi int) int64 {
 		row := rows[v-first:][:2]
 		begin[i], degree[i] = row[0], row[1]-row[0]
 		if lo+i < h.skips.end() {
-			degree[i] -= int64(len(h.skips.of(lo + i)))
+			degree[i] -= int64(len(h.skips.skippedPlaces(lo + i)))
 		}
 		edges += min(degree[i], h.fanout)
 		ends[i] = edges
@@ -173,7 +173,7 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	indices := h.topology.Graph.Indices
 	if h.fanout == math.MaxInt64 {
 		for i := lo; i < hi; i++ {
-			if without := h.skips.of(i); len(without) > 0 {
+			if without := h.skips.skippedPlaces(i); len(without) > 0 {
 				d.drawRest(h, i, without)
 				continue
 			}
@@ -222,7 +222,7 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 		default:
 			d.picks.choose(pos, begin, degree, vertexStream(h.key, h.original[i]))
 		}
-		if without := h.skips.of(i); len(without) > 0 && !h.numbered(i) {
+		if without := h.skips.skippedPlaces(i); len(without) > 0 && !h.numbered(i) {
 			pass(pos, begin, without)
 		}
 	}

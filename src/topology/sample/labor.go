@@ -128,8 +128,8 @@ type numbers struct {
 	lasts     uint64 // 0 if vertices have no numbers
 }
 
-// The method numbers returns the numbers that a word keys, at this moment.
-func (m moment) numbers(word uint64) numbers {
+// keyedNumbers returns the numbers that a word keys, at this moment.
+func (m moment) keyedNumbers(word uint64) numbers {
 	if m.lasts == 0 {
 		return numbers{}
 	}
@@ -177,7 +177,7 @@ func likely(fanout, degree int64) uint64 {
 }
 
 // number sets how vertices get their random numbers in this hop: by the hop's key, at moment m.
-func (h *hop) number(m moment) { h.numbers, h.table = m.numbers(h.key), nil }
+func (h *hop) number(m moment) { h.numbers, h.table = m.keyedNumbers(h.key), nil }
 
 // numberOf returns the number of a vertex.
 func (h *hop) numberOf(v graph.VertexID) uint32 {
@@ -241,7 +241,7 @@ const blockNumbers = 1024
 // candidates returns the neighbours of destination i with numbers below a bound, in the order of
 // the row, each as number<<32 | place in the row.
 func (d *drawer) candidates(h *hop, i int, bound uint64) []uint64 {
-	row := h.topology.Graph.Indices[h.begin[i]:][:int(h.degree[i])+len(h.skips.of(i))]
+	row := h.topology.Graph.Indices[h.begin[i]:][:int(h.degree[i])+len(h.skips.skippedPlaces(i))]
 	n := 0
 	for lo := 0; lo < len(row); lo += blockNumbers {
 		block := row[lo:min(lo+blockNumbers, len(row))]
@@ -391,7 +391,7 @@ func (b bounds) has(inSet bool, number uint64) bool {
 
 // countBelow returns how many neighbours destination i draws, each independently.
 func (h *hop) countBelow(i int) (n int64) {
-	b, without := h.bounds(i), h.skips.of(i)
+	b, without := h.bounds(i), h.skips.skippedPlaces(i)
 	for k, u := range h.topology.Graph.Indices[h.begin[i]:][:int(h.degree[i])+len(without)] {
 		if len(without) > 0 && without[0] == int64(k) {
 			without = without[1:]

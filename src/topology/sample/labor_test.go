@@ -106,7 +106,7 @@ func TestNumbersLast(t *testing.T) {
 	spec := Spec{Kind: Labor, Numbers: Numbers{Dependency: lasts, Steps: 10}}
 	at := func(i int) (all []uint32) {
 		k := Key{Seed: 9, Epoch: i / 10, Step: i % 10}
-		n := spec.moment(k).numbers(spec.word(k, 1))
+		n := spec.moment(k).keyedNumbers(spec.word(k, 1))
 		for v := range int32(vertices) {
 			all = append(all, n.of(v))
 		}
@@ -226,7 +226,7 @@ func TestNumbersOfOddRows(t *testing.T) {
 		if err := mustNew(t, hub, Options{Spec: spec}).Sample(&mb, seeds[:1], key); err != nil {
 			t.Fatal(err)
 		}
-		numbers, most := spec.moment(key).numbers(spec.word(key, 1)), uint32(0)
+		numbers, most := spec.moment(key).keyedNumbers(spec.word(key, 1)), uint32(0)
 		for _, v := range mb.Frontier[1:] {
 			most = max(most, numbers.of(int32(v)))
 		}
@@ -325,7 +325,7 @@ func TestNumbersAreReadFromTables(t *testing.T) {
 	var h hop
 	defer h.free()
 	h.start(topology, []graph.VertexID{0}, topology.Original[:1], make([]int64, 2))
-	h.by(fanout, 1, spec.moment(Key{}))
+	h.setDraws(fanout, 1, spec.moment(Key{}))
 	h.begin[0], h.degree[0] = 0, degree
 	for low := range 3 {
 		h.table = make([]uint32, degree+1)

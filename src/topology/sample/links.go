@@ -162,8 +162,8 @@ func (c *choices) list(of *graph.Columns, kind int, lo, hi graph.VertexID) {
 	})
 }
 
-// The method at returns choice number n, counted from 0.
-func (c *choices) at(n int) graph.VertexID {
+// choice returns choice number n, counted from 0.
+func (c *choices) choice(n int) graph.VertexID {
 	i, _ := slices.BinarySearch(c.ends, n+1)
 	if i > 0 {
 		n -= c.ends[i-1]
@@ -186,8 +186,8 @@ func (l *Links) mostSeeds(links int) int {
 	return min(n, len(l.topology.Original))
 }
 
-// The method of calls the function f with the minibatch of a stream at a step.
-func (l *Links) of(epoch, step, stream int, f func(r *rated)) {
+// withMinibatch calls the function f with the minibatch of a stream at a step.
+func (l *Links) withMinibatch(epoch, step, stream int, f func(r *rated)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.kept {
@@ -295,7 +295,7 @@ func (l *Links) negative(link graph.Link, source bool, numbers []graph.VertexID,
 	}
 	s := stream64(random.Mix(word^by) + uint64(j)*random.Golden)
 	for range tries {
-		v := from.at(int(s.below(uint64(from.count))))
+		v := from.choice(int(s.below(uint64(from.count))))
 		if !l.wrong(link, v, source) {
 			return v
 		}
@@ -335,7 +335,7 @@ func (l *Links) wrong(link graph.Link, v graph.VertexID, source bool) bool {
 // is a list of int32 numbers: the number of links, the number of negatives of each link, the two
 // rows of each pair (-1 if there is none), and the label words of the links.
 func (l *Links) Truth(dst []byte, key Key) []byte {
-	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
+	l.withMinibatch(key.Epoch, key.Step, key.Stream, func(r *rated) {
 		dst = mem.Grow(dst, 4*len(r.truth))
 		copy(dst, mem.Bytes(r.truth))
 	})
@@ -376,8 +376,8 @@ type leftOut struct {
 	from  []graph.VertexID // sources, ascending for each vertex
 }
 
-// The method of returns the sources of the edges that vertex i of the frontier leaves out.
-func (o *leftOut) of(i int) []graph.VertexID {
+// sourcesOf returns the sources of the edges that vertex i of the frontier leaves out.
+func (o *leftOut) sourcesOf(i int) []graph.VertexID {
 	if i+1 >= len(o.start) {
 		return nil
 	}
@@ -407,7 +407,7 @@ func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID,
 	if !l.Excludes() {
 		return nil
 	}
-	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
+	l.withMinibatch(key.Epoch, key.Step, key.Stream, func(r *rated) {
 		without, at := r.without, 0
 		for i := 0; len(without) > 0; i++ {
 			own := isOwn == nil || isOwn(r.seeds[i])
@@ -442,8 +442,8 @@ type skips struct {
 	first int
 }
 
-// The method of returns the places in the row of destination i that are not drawn.
-func (k *skips) of(i int) []int64 {
+// skippedPlaces returns the places in the row of destination i that are not drawn.
+func (k *skips) skippedPlaces(i int) []int64 {
 	i += k.first
 	if i+1 >= len(k.start) {
 		return nil
@@ -457,8 +457,8 @@ func (k *skips) end() int { return max(0, len(k.start)-1-k.first) }
 // run returns the end of the longest run from destination i, below hi, in which either all
 // destinations skip edges or none does.
 func (k *skips) run(i, hi int) (end int, skip bool) {
-	skip = len(k.of(i)) > 0
-	for end = i + 1; end < min(hi, k.end()) && len(k.of(end)) > 0 == skip; end++ {
+	skip = len(k.skippedPlaces(i)) > 0
+	for end = i + 1; end < min(hi, k.end()) && len(k.skippedPlaces(end)) > 0 == skip; end++ {
 	}
 	if end >= k.end() && !skip {
 		end = hi
@@ -478,7 +478,7 @@ func (k *skips) find(l *Links, key Key, t *Topology, frontier []graph.VertexID,
 	}
 	for i := range max(0, len(k.list.start)-1) {
 		var row []graph.VertexID
-		without := k.list.of(i)
+		without := k.list.sourcesOf(i)
 		if len(without) > 0 {
 			row = t.row(frontier[i])
 		}
@@ -500,7 +500,7 @@ func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool
 	}
 	var without []graph.VertexID
 	if t.Columns.Links(relation) {
-		without = k.list.of(d)
+		without = k.list.sourcesOf(d)
 	}
 	k.row(row, without)
 	n := len(k.start) - 1
@@ -561,7 +561,7 @@ func pass(pos []int64, begin int64, without []int64) {
 // rest removes the candidates that destination i skips. The low half of a candidate is its place in
 // the row.
 func (k *skips) rest(i int, found []uint64) []uint64 {
-	without := k.of(i)
+	without := k.skippedPlaces(i)
 	if len(without) == 0 {
 		return found
 	}

@@ -70,7 +70,7 @@ func TestLinksAreLeftOutBeforeDrawing(t *testing.T) {
 			if alone, ok := sampler.(*Fused); ok && spec.kind() == Labor && step == 0 {
 				turns, skipped := 0, false
 				for i := range alone.hop.skips.end() {
-					if skips := len(alone.hop.skips.of(i)) > 0; skips != skipped {
+					if skips := len(alone.hop.skips.skippedPlaces(i)) > 0; skips != skipped {
 						turns, skipped = turns+1, skips
 					}
 				}
@@ -275,7 +275,7 @@ func TestNegatives(t *testing.T) {
 			len(seeds) {
 			t.Errorf("%v: seeds are not distinct", o)
 		}
-		l.of(2, 1, 0, func(r *rated) {
+		l.withMinibatch(2, 1, 0, func(r *rated) {
 			links, k, pairs := int(r.truth[0]), int(r.truth[1]), r.truth[2:]
 			if links != s.PieceLen(1, 0) || len(pairs) != 2*links*(1+k) {
 				t.Fatalf("%v: %d links, %d negatives, %d rows", o, links, k, len(pairs))

@@ -31,9 +31,9 @@ func newWorker(s *Fused, i int) worker {
 	}}
 }
 
-// The method all runs the function phase on every worker, and waits until all have finished. If a
-// worker hits a fault in a mapped file, all returns it as an error.
-func (s *Fused) all(phase func(s *Fused, w int)) error {
+// runPhase runs the function phase on every worker, and waits until all have finished. If a worker
+// hits a fault in a mapped file, runPhase returns it as an error.
+func (s *Fused) runPhase(phase func(s *Fused, w int)) error {
 	s.phase = phase
 	s.wait.Add(len(s.workers))
 	for i := 1; i < len(s.workers); i++ {
@@ -89,11 +89,11 @@ func (s *Fused) locate() error {
 		s.hop.locate(0, n)
 		return nil
 	}
-	if err := s.all((*Fused).locateRange); err != nil {
+	if err := s.runPhase((*Fused).locateRange); err != nil {
 		return err
 	}
 	s.addCounts(0)
-	return s.all((*Fused).shiftRange)
+	return s.runPhase((*Fused).shiftRange)
 }
 
 func (s *Fused) locateRange(w int) {
@@ -118,16 +118,16 @@ func (s *Fused) renumberShared(n int) (int, error) {
 	s.vertices.reserve(s.hop.vertices, edges)
 	for _, phase := range [...]func(*Fused, int){(*Fused).drawRange, (*Fused).claimRange,
 		(*Fused).resolveRange} {
-		if err := s.all(phase); err != nil {
+		if err := s.runPhase(phase); err != nil {
 			return 0, err
 		}
 	}
 	total := s.addCounts(n)
 	s.mb.Original = mem.Grow(s.mb.Original, total)
-	if err := s.all((*Fused).appendRange); err != nil {
+	if err := s.runPhase((*Fused).appendRange); err != nil {
 		return 0, err
 	}
-	return total, s.all((*Fused).linkRange)
+	return total, s.runPhase((*Fused).linkRange)
 }
 
 func (s *Fused) drawRange(w int) {

@@ -20,7 +20,7 @@ import (
 // rows are in the order of the seeds.
 func (l *Links) Divide(c *Crossing, dst []byte, key Key, o *Owners, member int) []byte {
 	c.size(o.Size)
-	l.of(key.Epoch, key.Step, key.Stream, func(r *rated) {
+	l.withMinibatch(key.Epoch, key.Step, key.Stream, func(r *rated) {
 		n, k, end := int(r.truth[0]), int(r.truth[1]), len(r.truth)-r.labels
 		pairs, labels := r.truth[2:end], r.truth[end:]
 		d := &l.division
@@ -72,7 +72,7 @@ func (d *division) begin(seeds []graph.VertexID, o *Owners) {
 	}
 	clear(d.own)
 	for _, v := range seeds {
-		owner := o.Of(v)
+		owner := o.Owner(v)
 		d.owner, d.row = append(d.owner, int32(owner)), append(d.row, int32(d.own[owner]))
 		d.own[owner]++
 	}

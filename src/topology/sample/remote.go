@@ -224,7 +224,7 @@ func (a *Asking) divide(parts *graph.PartIndex, ranks, rank int, frontier []grap
 		_, _, n := columns.Of(v)
 		a.owner[i] = int32(o)
 		a.Count[o] += n
-		a.Words[o] += 1 + len(a.list.of(i))
+		a.Words[o] += 1 + len(a.list.sourcesOf(i))
 		if o == rank {
 			a.asked--
 		}
@@ -244,10 +244,10 @@ func (a *Asking) divide(parts *graph.PartIndex, ranks, rank int, frontier []grap
 			to, at = a.IDs, &a.next[o].column
 		}
 		to[*at] = v
-		for k, u := range a.list.of(i) {
+		for k, u := range a.list.sourcesOf(i) {
 			to[*at+1+k] = ^u
 		}
-		*at += 1 + len(a.list.of(i))
+		*at += 1 + len(a.list.sourcesOf(i))
 	}
 }
 
@@ -374,7 +374,7 @@ func (r *Remote) Extend(mb *Minibatch, h int, a *Asking) error {
 
 func (s *Fused) extend(block *graph.Block, a *Asking) error {
 	mb, n, rows := s.mb, len(s.mb.Frontier), 0
-	for _, r := range s.list.of(&s.topology, mb.Frontier, mb.Original, block, nil) {
+	for _, r := range s.list.listColumns(&s.topology, mb.Frontier, mb.Original, block, nil) {
 		rows += len(r.vertices)
 	}
 	block.Indptr = mem.Grow(block.Indptr, rows+1)
@@ -528,7 +528,7 @@ func (s *Fused) weighDrawn(block *graph.Block, a *Asking, totals []float64) {
 		if len(block.Ends) > 0 {
 			end = int(block.Ends[r])
 		}
-		h.by(a.fanout(r), a.when.word(a.Word, r), a.when)
+		h.setDraws(a.fanout(r), a.when.word(a.Word, r), a.when)
 		h.weigh(at, end, nil)
 		at = end
 	}

@@ -45,7 +45,7 @@ func (r *Reader) Minibatches(t *Topology, o Options, epoch, first, n int, fault 
 		}
 		defer p.Free()
 		for i := first; i < first+n; i++ {
-			key, err := p.At(epoch, i)
+			key, err := p.SampleItem(epoch, i)
 			if err != nil {
 				*fault = fmt.Errorf("epoch %d, step %d: %w", key.Epoch, key.Step, err)
 				return
@@ -91,9 +91,9 @@ func (r *Reader) drawn(t *Topology, o Options) (*Replay, error) {
 	return p, err
 }
 
-// The method At samples the minibatch with the index item in the order of an epoch. It returns the
-// key of the minibatch, even if it also returns an error.
-func (p *Replay) At(epoch, item int) (Key, error) {
+// SampleItem samples the minibatch with the index item in the order of an epoch. It returns the key
+// of the minibatch, even if it also returns an error.
+func (p *Replay) SampleItem(epoch, item int) (Key, error) {
 	key := p.Of.Key(epoch, item)
 	if p.Seeds == nil {
 		p.seeds = p.Of.Streams.Piece(key.Epoch, key.Step, key.Stream, p.seeds)

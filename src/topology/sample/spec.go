@@ -148,7 +148,7 @@ func (s Spec) DrawKeys(k Key) (keys compute.DrawKeys) {
 	for h := 1; h <= s.Hops(); h++ {
 		keys.Words = append(keys.Words, k.hop(h))
 		if s.Numbered() {
-			n := when.numbers(s.word(k, h))
+			n := when.keyedNumbers(s.word(k, h))
 			keys.Numbers = append(keys.Numbers, n.forDevice())
 		}
 	}

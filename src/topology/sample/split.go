@@ -70,8 +70,8 @@ func NewOwners(rows []int64, size int) *Owners {
 	return o
 }
 
-// The method Of returns the owner of vertex v, as the index of a rank in its group.
-func (o *Owners) Of(v graph.VertexID) int { return int(o.member[o.parts.Find(uint32(v))]) }
+// Owner returns the owner of vertex v, as the index of a rank in its group.
+func (o *Owners) Owner(v graph.VertexID) int { return int(o.member[o.parts.Find(uint32(v))]) }
 
 // Vertices returns how many vertices a member of a group owns.
 func (o *Owners) Vertices(member int) (n int) {
@@ -105,7 +105,7 @@ func NewSplit(t *Topology, owners *Owners, rank int, o Options) (*Split, error) 
 		return nil, err
 	}
 	member := rank % owners.Size
-	f.mine = func(v graph.VertexID) bool { return owners.Of(v) == member }
+	f.mine = func(v graph.VertexID) bool { return owners.Owner(v) == member }
 	return &Split{fused: f, owners: owners, rank: rank, member: member}, nil
 }
 
@@ -248,7 +248,7 @@ func (s *Split) divide(mb *Minibatch, c *Crossing, n int) {
 	c.place = mem.Grow(c.place, len(found))
 	clear(c.Count)
 	for i, v := range found {
-		owner := s.owners.Of(v)
+		owner := s.owners.Owner(v)
 		c.place[i] = int32(owner)
 		c.Count[owner]++
 	}
@@ -299,7 +299,7 @@ func (s *Split) checkWanted(c *Crossing) error {
 	at := 0
 	for m, k := range c.Wanted {
 		for _, v := range c.WantIDs[at : at+k] {
-			if uint32(v) >= s.owners.parts.Vertices() || s.owners.Of(v) != s.member {
+			if uint32(v) >= s.owners.parts.Vertices() || s.owners.Owner(v) != s.member {
 				return fmt.Errorf("sample: rank %d asks rank %[3]d for vertex %[2]d, which that "+
 					"rank does not own; %[4]s", s.owners.first(s.rank)+m, v, s.rank, sameParts)
 			}

@@ -62,7 +62,7 @@ func (c *splitters) sample(mbs []Minibatch, seeds []graph.VertexID, key Key, tra
 	for r, s := range c.of {
 		var own []graph.VertexID
 		for _, v := range seeds {
-			if c.owners.Of(v) == r {
+			if c.owners.Owner(v) == r {
 				own = append(own, v)
 			}
 		}
@@ -233,7 +233,7 @@ func TestSharesAreTheMinibatch(t *testing.T) {
 						for r := range found {
 							found[r] = make([]int, len(fanouts))
 						}
-						want.Candidates(whole, c.owners.Of, found)
+						want.Candidates(whole, c.owners.Owner, found)
 						for r, n := range c.found {
 							if found[r][0] != n {
 								t.Errorf("%s: rank %d has found %d, counted on the whole %d", name,

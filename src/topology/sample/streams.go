@@ -221,7 +221,7 @@ func (s *Streams) Piece(epoch, step, stream int, dst []graph.VertexID) []graph.V
 	if s.links == nil {
 		return s.numbers(epoch, step, stream, dst)
 	}
-	s.links.of(epoch, step, stream, func(r *rated) { dst = append(dst[:0], r.seeds...) })
+	s.links.withMinibatch(epoch, step, stream, func(r *rated) { dst = append(dst[:0], r.seeds...) })
 	return dst
 }
 

@@ -54,7 +54,7 @@ func (w *Sweep) work(t *Topology, next *atomic.Int64, take func(Key, *Minibatch)
 		if i >= w.Len() {
 			return nil
 		}
-		key, err := p.At(w.Epoch, i)
+		key, err := p.SampleItem(w.Epoch, i)
 		if err == nil {
 			err = take(key, &p.Minibatch)
 		}

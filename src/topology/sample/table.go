@@ -61,7 +61,7 @@ func (t *tables) find(m moment, word uint64, original []int32, hops int,
 		t.next++
 	}
 	one := &t.hops[at]
-	numbers, steps := m.numbers(word), m.step-one.when.step
+	numbers, steps := m.keyedNumbers(word), m.step-one.when.step
 	known := len(one.numbers) == n && one.word == word && one.when.lasts == m.lasts &&
 		one.when.phases == m.phases && steps >= 0 && steps < m.lasts
 	switch {
@@ -90,7 +90,7 @@ func (t *tables) sort(m moment, original []int32) {
 	if t.of.lasts == m.lasts && t.of.phases == m.phases && len(t.byPhase) == len(original) {
 		return
 	}
-	numbers := m.numbers(0)
+	numbers := m.keyedNumbers(0)
 	t.of, t.starts = m, make([]int, m.lasts+2)
 	for _, id := range original {
 		t.starts[numbers.phase(id)+2]++

@@ -150,12 +150,12 @@ func (e *engine) turn() error {
 	for i, op := range e.taken {
 		e.taken[i] = nil
 		e.underway++
-		if err := mem.Contain(op.start); err != nil {
+		if err := mem.Contain(op.startCalls); err != nil {
 			e.complete(op, err)
 		}
 	}
-	for _, p := range e.pacer.next() {
-		err := mem.Contain(func() error { return e.pacer.start(p) })
+	for _, p := range e.pacer.takePieces() {
+		err := mem.Contain(func() error { return e.pacer.sendPiece(p) })
 		if err != nil && !p.op.completed {
 			e.complete(p.op, err)
 		}

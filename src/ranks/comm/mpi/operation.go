@@ -104,8 +104,8 @@ func (op *operation) reset() {
 	op.completed = false
 }
 
-// The method start makes the MPI calls of the operation.
-func (op *operation) start() error {
+// startCalls makes the MPI calls of the operation.
+func (op *operation) startCalls() error {
 	switch op.kind {
 	case alltoallv:
 		return op.startAlltoallv()
@@ -152,7 +152,7 @@ func (op *operation) startAlltoallv() error {
 	}
 	messages := op.out.messages
 	if op.comm.window > 0 {
-		op.engine.pacer.add(op)
+		op.engine.pacer.enqueue(op)
 		messages = nil
 	}
 	for _, m := range messages {

@@ -27,7 +27,7 @@ type pacer struct {
 	slots   []piece // pieces under way
 	free    []int   // indices of free slots
 	bytes   int     // number of bytes under way
-	starts  []piece // result of the method next
+	starts  []piece // result of takePieces
 }
 
 // piece is one message of an all-to-all.
@@ -38,9 +38,9 @@ type piece struct {
 
 func (p piece) bytes() int { return p.rows * p.op.rowBytes }
 
-// The method add queues the messages of an all-to-all, one to each rank in turn. It begins with the
-// rank after this one. Messages to one rank stay in the order in which the receiver expects them.
-func (p *pacer) add(op *operation) {
+// enqueue queues the messages of an all-to-all, one to each rank in turn. It begins with the rank
+// after this one. Messages to one rank stay in the order in which the receiver expects them.
+func (p *pacer) enqueue(op *operation) {
 	messages, size := op.out.messages, op.comm.size
 	op.parts += len(messages)
 	op.pieces = slices.Grow(op.pieces[:0], size)[:size]
@@ -63,10 +63,10 @@ func (p *pacer) add(op *operation) {
 	}
 }
 
-// The method next removes waiting pieces from the queue until the window is full, and returns them.
-// If no piece is under way, it returns a piece even if that is larger than the window. The result
-// is valid until the next call.
-func (p *pacer) next() []piece {
+// takePieces removes waiting pieces from the queue until the window is full, and returns them. If
+// no piece is under way, it returns a piece even if that is larger than the window. The result is
+// valid until the next call.
+func (p *pacer) takePieces() []piece {
 	p.starts = p.starts[:0]
 	for ; p.first < len(p.waiting); p.first++ {
 		m := p.waiting[p.first]
@@ -82,8 +82,8 @@ func (p *pacer) next() []piece {
 	return p.starts
 }
 
-// The method start sends a piece by MPI.
-func (p *pacer) start(m piece) error {
+// sendPiece sends a piece by MPI.
+func (p *pacer) sendPiece(m piece) error {
 	slot := len(p.slots)
 	if last := len(p.free) - 1; last >= 0 {
 		slot, p.free = p.free[last], p.free[:last]

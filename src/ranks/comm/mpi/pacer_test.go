@@ -29,7 +29,7 @@ func TestPacerLaws(t *testing.T) {
 				for _, m := range op.out.messages {
 					most = max(most, m.rows*op.rowBytes)
 				}
-				p.add(op)
+				p.enqueue(op)
 				if op.parts != len(op.out.messages) {
 					t.Fatalf("seed %d: %d parts of %d messages", seed, op.parts,
 						len(op.out.messages))
@@ -40,7 +40,7 @@ func TestPacerLaws(t *testing.T) {
 					}
 				}
 			}
-			for _, m := range p.next() {
+			for _, m := range p.takePieces() {
 				key := fmt.Sprint(m.op.number, " ", m.peer)
 				if m.first != m.op.out.first[m.peer]+sent[key] {
 					t.Fatalf("seed %d: row %d goes to rank %d after %d rows", seed, m.first, m.peer,

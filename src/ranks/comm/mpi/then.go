@@ -84,8 +84,8 @@ func (m *more) start(op *operation) error {
 	heads.kind, heads.comm, heads.of = firsts, c, op
 	c.engine.underway++
 	most := c.firstRows(m.then.RowBytes) * m.then.RowBytes
-	m.heads = mem.Grow(m.heads[:0], op.in.inside()*op.rowBytes+(c.size-1)*most)
-	m.sent = mem.Grow(m.sent[:0], op.out.inside()*op.rowBytes+m.out.inside()*m.then.RowBytes)
+	m.heads = mem.Grow(m.heads[:0], op.in.firstRows()*op.rowBytes+(c.size-1)*most)
+	m.sent = mem.Grow(m.sent[:0], op.out.firstRows()*op.rowBytes+m.out.firstRows()*m.then.RowBytes)
 	into, from := m.heads, m.sent
 	for r, sends := range m.of {
 		if !sends {
@@ -189,8 +189,8 @@ func (c *cut) planFirst(rows []int, uniform bool, self, firstLimit, limit int) {
 	}
 }
 
-// The method inside returns the number of rows that are in the first messages to all ranks.
-func (c *cut) inside() (rows int) {
+// firstRows returns the number of rows that are in the first messages to all ranks.
+func (c *cut) firstRows() (rows int) {
 	for _, n := range c.counts {
 		rows += int(n)
 	}

@@ -19,9 +19,9 @@ func Random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// The function Of makes a graph of n vertices from edges {source, destination}. It is freed when
-// the test ends.
-func Of(t testing.TB, n int, edges ...[2]int) *graph.CSC {
+// NewGraph makes a graph of n vertices from edges {source, destination}. It is freed when the test
+// ends.
+func NewGraph(t testing.TB, n int, edges ...[2]int) *graph.CSC {
 	t.Helper()
 	var src, dst []graph.VertexID
 	for _, e := range edges {

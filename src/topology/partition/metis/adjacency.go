@@ -76,7 +76,7 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 	ptr := mem.Make[int64](n + 1)
 	defer mem.Free(ptr)
 	overVertices[I](n, func(v int, last []I) {
-		for _, list := range [][]graph.VertexID{in.Of(v), out.Of(v)} {
+		for _, list := range [][]graph.VertexID{in.Neighbours(v), out.Neighbours(v)} {
 			for _, u := range list {
 				if int(u) != v && last[u] != I(v)+1 { // u was not yet seen at this vertex
 					last[u] = I(v) + 1
