@@ -65,8 +65,8 @@ func (e Elements) Size() int {
 // Floats returns the number of float32 whose memory n elements take, rounded up.
 func (e Elements) Floats(n int) int { return (n*e.Size() + floatBytes - 1) / floatBytes }
 
-// The method In returns a matrix of this element type that begins where the slice memory begins.
-func (e Elements) In(memory []float32, rows, cols int) Matrix {
+// MatrixIn returns a matrix of this element type that begins where the slice memory begins.
+func (e Elements) MatrixIn(memory []float32, rows, cols int) Matrix {
 	m := Matrix{Rows: rows, Cols: cols}
 	if n := rows * cols; e == BF16s {
 		m.BF16 = unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(memory))),
@@ -146,7 +146,7 @@ func Load(d Device, dst []float32, m Matrix, scratch *[]float32) {
 	}
 	*scratch = mem.Grow(*scratch, len(m.Memory()))
 	d.Download(*scratch, m.Memory())
-	BF16s.In(*scratch, m.Rows, m.Cols).Widen(dst)
+	BF16s.MatrixIn(*scratch, m.Rows, m.Cols).Widen(dst)
 }
 
 // Store copies rows from the host to a matrix in device memory. It rounds them to the type in which
@@ -156,7 +156,7 @@ func Store(d Device, m Matrix, src []float32, scratch *[]float32) {
 	switch {
 	case m.BF16 != nil:
 		*scratch = mem.Grow(*scratch, len(m.Memory()))
-		BF16s.In(*scratch, m.Rows, m.Cols).Narrow(src)
+		BF16s.MatrixIn(*scratch, m.Rows, m.Cols).Narrow(src)
 		d.Upload(m.Memory(), *scratch)
 	case p.Stored() == BF16s:
 		*scratch = mem.Grow(*scratch, len(src))

@@ -102,8 +102,8 @@ type Rows struct {
 	Mixed bool
 }
 
-// The method At returns the reference of row i.
-func (r *Rows) At(i int) RowRef {
+// Row returns the reference of row i.
+func (r *Rows) Row(i int) RowRef {
 	if r.InOrder {
 		return MakeRowRef(0, i)
 	}
@@ -112,7 +112,7 @@ func (r *Rows) At(i int) RowRef {
 
 // TypeOf returns the element type of row i.
 func (r *Rows) TypeOf(i int) DType {
-	if r.Wide != 0 && r.At(i).Table() >= r.Wide {
+	if r.Wide != 0 && r.Row(i).Table() >= r.Wide {
 		return r.WideType
 	}
 	return r.Type

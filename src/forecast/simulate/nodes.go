@@ -639,7 +639,7 @@ func (n *node) want(k int) {
 			continue
 		}
 		for rank := range n.ranks {
-			for _, v := range n.byPart[rank].of(owner, n) {
+			for _, v := range n.byPart[rank].ownedBy(owner, n) {
 				if n.last[v] != n.turn {
 					u := len(by)
 					n.last[v], n.place[v] = n.turn, int32(u)
@@ -678,8 +678,8 @@ func (b *byPart) sort(ids []graph.VertexID, n *node) {
 	}
 }
 
-// The method of returns those of the sorted vertices that the rank with number owner owns.
-func (b *byPart) of(owner int, n *node) []graph.VertexID {
+// ownedBy returns those of the sorted vertices that the rank with number owner owns.
+func (b *byPart) ownedBy(owner int, n *node) []graph.VertexID {
 	each, first := n.shards.Parts/n.job.Ranks, 0
 	if owner > 0 {
 		first = b.ends[owner*each-1]

@@ -167,7 +167,7 @@ func (m *Model) setStatistics() {
 			continue
 		}
 		rows, out := float32(m.inputs[l].Destinations), m.stages[l].out
-		mean, variance := n.running[0].of(m.Params.front), n.running[1].of(m.Params.front)
+		mean, variance := n.running[0].part(m.Params.front), n.running[1].part(m.Params.front)
 		m.dev.Download(mean, n.mean.data[:out])
 		m.dev.Download(variance, n.variance.data[:out])
 		unbiased := rows
@@ -178,7 +178,7 @@ func (m *Model) setStatistics() {
 			mean[j] *= rows
 			variance[j] *= unbiased
 		}
-		n.running[2].of(m.Params.front)[0] = rows
+		n.running[2].part(m.Params.front)[0] = rows
 	}
 }
 
@@ -191,17 +191,17 @@ func (p *Params) moveStatistics() {
 	p.dev.Download(values, p.Values[:p.first])
 	p.dev.Download(sums, p.Grads[:p.first])
 	for i := 0; i < len(p.Statistics); i += 3 {
-		rows := p.Statistics[i+2].of(sums)[0]
+		rows := p.Statistics[i+2].part(sums)[0]
 		if rows == 0 {
 			continue
 		}
 		for _, q := range p.Statistics[i : i+2] {
-			running, sum := q.of(values), q.of(sums)
+			running, sum := q.part(values), q.part(sums)
 			for j := range running {
 				running[j] = float32((1-momentum)*running[j]) + float32(momentum*(sum[j]/rows))
 			}
 		}
-		p.Statistics[i+2].of(values)[0]++
+		p.Statistics[i+2].part(values)[0]++
 	}
 	p.dev.Upload(p.Values[:p.first], values)
 }

@@ -214,16 +214,16 @@ func TestBatchNormOverTheRowsOfSeveralRanks(t *testing.T) {
 			t.Errorf("the loss is %g, of a rank alone %g", losses, statistics.Loss)
 		}
 		for _, q := range whole.Params.Statistics {
-			if d := deviation(q.of(grads), widen(q.of(want))); d > 1e-6 {
+			if d := deviation(q.part(grads), widen(q.part(want))); d > 1e-6 {
 				t.Errorf("%s deviates by %g", q.Name, d)
 			}
 		}
 		x := widen(rows)
 		for _, q := range whole.Params.List {
-			d := deviation(q.of(grads), o.differentiate(o.params[q.Name], x))
+			d := deviation(q.part(grads), o.differentiate(o.params[q.Name], x))
 			if strings.HasSuffix(q.Name, "bias") && strings.HasPrefix(q.Name, "lins") &&
 				q.Shape[0] == c.Hidden {
-				d = deviation(q.of(grads), make([]float64, q.Len())) // a norm takes it away
+				d = deviation(q.part(grads), make([]float64, q.Len())) // a norm takes it away
 			}
 			if !(d <= gradientTolerance) {
 				t.Errorf("the gradient of %s deviates by %.2g", q.Name, d)

@@ -83,11 +83,11 @@ func TestColumnsAddUp(t *testing.T) {
 						if !ofMap(m, q) {
 							continue
 						}
-						for i, g := range q.of(all) {
+						for i, g := range q.part(all) {
 							if k == 0 {
-								q.of(grads)[i] = 0
+								q.part(grads)[i] = 0
 							}
-							q.of(grads)[i] += g
+							q.part(grads)[i] += g
 						}
 					}
 				}
@@ -106,7 +106,7 @@ func TestColumnsAddUp(t *testing.T) {
 func ofMap(m *Model, q Param) bool {
 	first := m.stages[0].Layer.(columnwise).firstMap()
 	for _, of := range [][]float32{first.weights[0].dw.Data, first.weights[1].dw.Data, first.deps} {
-		if len(of) > 0 && &of[0] == &q.of(m.Params.Grads)[0] {
+		if len(of) > 0 && &of[0] == &q.part(m.Params.Grads)[0] {
 			return true
 		}
 	}

@@ -35,10 +35,10 @@ const (
 func (p *Params) WeightsFault() (f Fault, ok bool) {
 	values, grads := p.host(p.Values), p.host(p.Grads)
 	for _, q := range p.List { // begins with the last layer
-		if Finite(q.of(values)) {
+		if Finite(q.part(values)) {
 			continue
 		}
-		return p.weightsFault(q, !Finite(q.of(grads))), true
+		return p.weightsFault(q, !Finite(q.part(grads))), true
 	}
 	return Fault{}, false
 }
@@ -53,9 +53,9 @@ func (p *Params) weightsFault(q Param, byGradient bool) Fault {
 	return Fault{faultWeights, fmt.Sprintf(what, p.place(q))}
 }
 
-// The method at returns the parameter to which an element of Values belongs. If the element lies in
-// a gap between parameters, it returns the parameter before the gap.
-func (p *Params) at(element int) *Param {
+// parameterAt returns the parameter to which an element of Values belongs. If the element lies in a
+// gap between parameters, it returns the parameter before the gap.
+func (p *Params) parameterAt(element int) *Param {
 	i := len(p.List) - 1
 	for i > 0 && p.List[i].Offset > element {
 		i--

@@ -123,7 +123,7 @@ func TestWeightsFinite(t *testing.T) {
 		t.Fatal("the initial weights are not finite")
 	}
 	for _, q := range p.List {
-		w := q.of(p.Values)
+		w := q.part(p.Values)
 		for _, x := range []float64{math.NaN(), math.Inf(-1)} {
 			last := len(w) - 1
 			was := w[last]

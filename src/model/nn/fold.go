@@ -149,9 +149,9 @@ func (f *folded) reserve(sets int) error {
 		sized{f.db, n}, sized{f.sets, sets * f.out}, sized{f.turned, f.in * f.out})
 }
 
-// The method of returns the groups of vertex type t in a minibatch, and where their weights lie in
-// the buffer w and their biases in the buffer b.
-func (f *folded) of(in *Input, t int) (g compute.Groups, w, b span) {
+// typeGroups returns the groups of vertex type t in a minibatch, and where their weights lie in the
+// buffer w and their biases in the buffer b.
+func (f *folded) typeGroups(in *Input, t int) (g compute.Groups, w, b span) {
 	features := f.project.maps[t].features
 	n := len(f.groups[t])
 	return compute.Groups{Ends: in.TypeEnds[t], Stride: f.out * features},
@@ -183,7 +183,7 @@ func (f *folded) each(w, b *buffer, do func(g group, m *typeMap, w, b compute.Ma
 // weightsOf returns the weights of a group or, if gradient is true, the gradient of these weights.
 // The matrix is [out,in], or [in,out] if w.turned() is true.
 func (f *folded) weightsOf(g group, w relationWeights, gradient bool) compute.Matrix {
-	relations, own, stride, strideOwn := w.of(gradient)
+	relations, own, stride, strideOwn := w.weightsOrGradients(gradient)
 	at, of := g.relation*stride, relations
 	if g.relation < 0 {
 		at, of = g.set*strideOwn, own
@@ -278,7 +278,7 @@ func (f *folded) forward(z compute.Matrix, w relationWeights, in *Input) {
 	f.compose(w)
 	at := 0
 	for t, x := range in.Types {
-		g, weights, biases := f.of(in, t)
+		g, weights, biases := f.typeGroups(in, t)
 		f.dev.GroupDense(z.RowsAt(at, at+x.Rows), x, weights.of(f.w.data), biases.of(f.b.data), g)
 		at += x.Rows
 	}
@@ -288,7 +288,7 @@ func (f *folded) forward(z compute.Matrix, w relationWeights, in *Input) {
 func (f *folded) backward(dz compute.Matrix, w relationWeights, in *Input) {
 	at := 0
 	for t, x := range in.Types {
-		g, weights, biases := f.of(in, t)
+		g, weights, biases := f.typeGroups(in, t)
 		f.dev.GroupDenseBackward(weights.of(f.dw.data), biases.of(f.db.data),
 			dz.RowsAt(at, at+x.Rows), x, g)
 		at += x.Rows
@@ -299,6 +299,6 @@ func (f *folded) backward(dz compute.Matrix, w relationWeights, in *Input) {
 // rowGradient sets drows to the gradient of the input rows of type t. The argument dz has the
 // gradient of the rows of z that were computed from these input rows.
 func (f *folded) rowGradient(drows compute.Matrix, t int, dz compute.Matrix, in *Input) {
-	g, weights, _ := f.of(in, t)
+	g, weights, _ := f.typeGroups(in, t)
 	f.dev.GroupMatMulInput(drows, dz, weights.of(f.w.data), g)
 }

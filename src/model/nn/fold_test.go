@@ -124,7 +124,7 @@ func TestFoldedRows(t *testing.T) {
 					run := func(hop Hop) (r result) {
 						m := newModel(t, dev, c, 1)
 						for _, p := range m.Params.List { // biases begin as zeros
-							dev.Upload(p.of(m.Params.Values),
+							dev.Upload(p.part(m.Params.Values),
 								randomRows(rand.New(rand.NewPCG(3, uint64(p.Offset))), p.Len()))
 						}
 						b.Hops = []Hop{hop, upper.mapped}

@@ -53,9 +53,9 @@ func (a *attention) rows(b *buffer, n int) compute.Matrix { return b.matrix(n, a
 
 func (a *attention) weights(in *Input) compute.Matrix { return a.rows(a.alpha, in.edges()) }
 
-// The method sums returns the matrix for the sums that the heads make over the neighbours. This is
-// y itself or, if heads are averaged, a separate matrix.
-func (a *attention) sums(y compute.Matrix, in *Input) compute.Matrix {
+// sumBuffer returns the matrix for the sums that the heads make over the neighbours. This is y
+// itself or, if heads are averaged, a separate matrix.
+func (a *attention) sumBuffer(y compute.Matrix, in *Input) compute.Matrix {
 	if a.mean {
 		return a.wide.matrix(in.Destinations, a.cols())
 	}
@@ -75,7 +75,7 @@ func (a *attention) finish(y, sums compute.Matrix, bias []float32, epilogue comp
 func (a *attention) finishBackward(dbias []float32, dy, y compute.Matrix, in *Input,
 	epilogue compute.Epilogue) compute.Matrix {
 	a.dev.FinishBackward(dbias, dy, y, epilogue)
-	dsums := a.sums(dy, in)
+	dsums := a.sumBuffer(dy, in)
 	if a.mean {
 		a.dev.HeadMeanBackward(dsums, dy)
 	}
@@ -148,7 +148,7 @@ func (g *gat) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	z, src, dst := g.z.matrix(s, g.cols()), g.rows(g.src, s), g.rows(g.dst, d)
 	g.dev.Dense(z, compute.Dense{X: in.X, W: g.w, Epilogue: compute.Epilogue{Rounded: true}})
 	g.dev.HeadDots(src, dst, z, g.asrc, g.adst)
-	sums := g.sums(y, in)
+	sums := g.sumBuffer(y, in)
 	g.dev.Attend(sums, g.weights(in), in.Hop.Forward, src, dst, z, g.slope)
 	g.finish(y, sums, g.bias, epilogue)
 }

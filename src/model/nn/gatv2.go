@@ -96,7 +96,7 @@ func (g *gatv2) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) 
 	z, r := g.left.matrix(s, g.cols()), g.right.matrix(d, g.cols())
 	g.dev.Dense(z, g.ofSources(in))
 	g.dev.Dense(r, g.ofDestinations(in))
-	sums := g.sums(y, in)
+	sums := g.sumBuffer(y, in)
 	if g.edgeIn > 0 {
 		pairs := g.pairs.matrix(in.edges(), g.cols())
 		g.dev.SegmentSum(pairs, g.perEdge.sources(&in.Hop), nil, z, false)

@@ -96,9 +96,9 @@ func (g *gin) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	}
 	agg := g.aggregate.matrix(in.Destinations, g.in)
 	if in.Aggregate.Cols > 0 {
-		g.dev.AddScaled(agg, in.Aggregate, in.own(), g.eps)
+		g.dev.AddScaled(agg, in.Aggregate, in.ownRows(), g.eps)
 	} else {
-		g.dev.SegmentSumCompleted(agg, in.Hop.Forward, in.Weights, in.X, g.ownTerm(in.own()))
+		g.dev.SegmentSumCompleted(agg, in.Hop.Forward, in.Weights, in.X, g.ownTerm(in.ownRows()))
 	}
 	g.dev.Dense(hidden, g.inner(agg))
 	g.dev.Dense(y, g.outer(hidden, epilogue))
@@ -154,7 +154,7 @@ func (g *gin) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue c
 	agg, dagg := g.aggregate.matrix(in.Destinations, g.in), g.dagg.matrix(in.Destinations, g.in)
 	g.dev.DenseBackward(compute.DenseGradients{W: g.dw1, Bias: g.db1}, dinner, hidden, g.inner(agg))
 	g.dev.MatMulInput(dagg, dinner, g.w1, false)
-	g.dev.Dot(g.deps, dagg, in.own())
+	g.dev.Dot(g.deps, dagg, in.ownRows())
 	if !in.Gradient {
 		return
 	}

@@ -69,7 +69,7 @@ func (g *gine) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 	g.gin.dev.MatMul(messages, in.edgeRows(g.edgeIn), g.w, true)
 	g.gin.dev.AddBias(messages, g.b)
 	g.gin.dev.ReLU(messages, 0, compute.DropoutKey{}, nil)
-	g.gin.dev.SegmentSumCompleted(agg, g.into(&in.Hop), nil, messages, g.gin.ownTerm(in.own()))
+	g.gin.dev.SegmentSumCompleted(agg, g.into(&in.Hop), nil, messages, g.gin.ownTerm(in.ownRows()))
 	g.gin.dev.Dense(hidden, g.gin.inner(agg))
 	g.gin.dev.Dense(y, g.gin.outer(hidden, epilogue))
 }
@@ -87,7 +87,7 @@ func (g *gine) Backward(dx *Gradient, dy, y compute.Matrix, in *Input, epilogue 
 	g.gin.dev.DenseBackward(compute.DenseGradients{W: g.gin.dw1, Bias: g.gin.db1}, dinner, hidden,
 		g.gin.inner(agg))
 	g.gin.dev.MatMulInput(dagg, dinner, g.gin.w1, false)
-	g.gin.dev.Dot(g.gin.deps, dagg, in.own())
+	g.gin.dev.Dot(g.gin.deps, dagg, in.ownRows())
 	g.gin.dev.SegmentSum(dmessages, g.destinations(&in.Hop), nil, dagg, false)
 	g.gin.dev.ReLUBackward(dmessages, messages, 0)
 	g.gin.dev.MatMulWeights(g.dw, dmessages, in.edgeRows(g.edgeIn))

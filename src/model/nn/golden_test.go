@@ -206,7 +206,7 @@ func goldenRelations(t *testing.T, dev compute.Device, c Config) {
 	compare("dX", dx, sources, gatBackward)
 	for _, p := range m.Params.List {
 		if ours(p.Name) {
-			g.compare(dev, "d"+array(p.Name), p.of(m.Params.Grads), gatBackward)
+			g.compare(dev, "d"+array(p.Name), p.part(m.Params.Grads), gatBackward)
 		}
 	}
 }
@@ -278,7 +278,7 @@ func goldenLayer(t *testing.T, dev compute.Device, file string, c Config, backwa
 	g.compare(dev, "dX", dx.Data, backward)
 	for _, p := range m.Params.List {
 		if strings.HasPrefix(p.Name, "convs.0.") {
-			g.compare(dev, "d"+array(p.Name), p.of(m.Params.Grads), backward)
+			g.compare(dev, "d"+array(p.Name), p.part(m.Params.Grads), backward)
 		}
 	}
 }
@@ -460,7 +460,7 @@ func TestGoldenModel(t *testing.T) {
 				}
 				g.compare(dev, "dX", m.Backward(dlogits, nil).Data, c.backward)
 				for _, p := range m.Params.List {
-					g.compare(dev, "d_"+modelArray(m, p.Name), p.of(m.Params.Grads), c.backward)
+					g.compare(dev, "d_"+modelArray(m, p.Name), p.part(m.Params.Grads), c.backward)
 				}
 			})
 		})
@@ -515,7 +515,8 @@ func goldenRun(t *testing.T, dev compute.Device, g golden, m *Model, b *Batch, o
 	g.compareParams(dev, m, "p10_", runTenthStep)
 	for _, slot := range o.Slots() {
 		for _, p := range m.Params.List {
-			g.compare(dev, slotArray[slot.Name]+modelArray(m, p.Name), p.of(slot.Data), runMoments)
+			g.compare(dev, slotArray[slot.Name]+modelArray(m, p.Name), p.part(slot.Data),
+				runMoments)
 		}
 	}
 }
@@ -525,7 +526,7 @@ func (g golden) compareParams(dev compute.Device, m *Model, prefix string, toler
 	g.t.Helper()
 	for _, p := range m.Params.List {
 		want, _ := g.want(prefix + modelArray(m, p.Name))
-		for i, got := range download(dev, p.of(m.Params.Values)) {
+		for i, got := range download(dev, p.part(m.Params.Values)) {
 			if d := math.Abs(float64(got) - want[i]); !(d <= tolerance) {
 				g.t.Errorf("%s%s[%d] is off by %.2g, tolerance %.2g", prefix, modelArray(m, p.Name),
 					i, d, tolerance)

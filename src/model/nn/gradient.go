@@ -155,7 +155,7 @@ func (m *Model) gradient(l int, in *Input, dy, y compute.Matrix,
 	}
 	s := &m.stages[l]
 	rows, cols := in.gradient(s.in)
-	g.Matrix = m.gradientIn(l, in).In(m.grad[(l+1)%2].data, rows, cols)
+	g.Matrix = m.gradientIn(l, in).MatrixIn(m.grad[(l+1)%2].data, rows, cols)
 	if m.goesBack(l) {
 		n := in.Transposed.Len()
 		g.of, g.back = in.X.RowsAt(0, n), m.epilogue(&m.stages[l-1], &m.inputs[l-1])

@@ -68,11 +68,11 @@ func (j *joined) join(pair compute.Joining) {
 
 // dense returns the linear map that is applied to x.
 func (j *joined) dense(s *sage, epilogue compute.Epilogue) compute.Dense {
-	return compute.Dense{X: j.x, W: j.weights(s).Pair, Bias: s.bias, Epilogue: epilogue}
+	return compute.Dense{X: j.x, W: j.joiningWeights(s).Pair, Bias: s.bias, Epilogue: epilogue}
 }
 
-// The method weights returns the matrix w and the two matrices from which it is made.
-func (j *joined) weights(s *sage) compute.Joining {
+// joiningWeights returns the matrix w and the two matrices from which it is made.
+func (j *joined) joiningWeights(s *sage) compute.Joining {
 	return compute.Joining{Pair: j.w.matrix(s.out, 2*s.in), A: s.self, B: s.neigh}
 }
 
@@ -92,7 +92,7 @@ func (m *Model) joinWeights(in *Input) error {
 		if err := s.joined.w.reserve(s.out * 2 * s.in); err != nil {
 			return fmt.Errorf("weights of layer %d: %w", l, err)
 		}
-		m.joinings, s.joined.fresh = append(m.joinings, s.joined.weights(s)), true
+		m.joinings, s.joined.fresh = append(m.joinings, s.joined.joiningWeights(s)), true
 		kernels = s.joined.PairKernels
 	}
 	if kernels != nil {
@@ -107,13 +107,13 @@ func (j *joined) forward(s *sage, y compute.Matrix, in *Input, epilogue compute.
 		j.x = in.Aggregate
 	case cols > 0:
 		j.x = j.rows.matrix(in.Destinations, 2*s.in)
-		j.join(compute.Joining{Pair: j.x, A: in.own(), B: in.Aggregate})
+		j.join(compute.Joining{Pair: j.x, A: in.ownRows(), B: in.Aggregate})
 	default:
 		j.x = j.rows.matrix(in.Destinations, 2*s.in)
 		j.SegmentJoined(j.x, s.found(in), s.reduction(), in.Hop.Forward, in.Weights, in.X)
 	}
 	if !j.fresh || !in.Train {
-		j.join(j.weights(s))
+		j.join(j.joiningWeights(s))
 	}
 	j.fresh = false
 	s.dev.Dense(y, j.dense(s, epilogue))
@@ -128,7 +128,7 @@ func (j *joined) backward(s *sage, dx *Gradient, dy, y compute.Matrix, in *Input
 		return
 	}
 	drows := j.back.rows.matrix(in.Destinations, 2*s.in)
-	s.dev.MatMulInput(drows, dy, j.weights(s).Pair, false)
+	s.dev.MatMulInput(drows, dy, j.joiningWeights(s).Pair, false)
 	dx.addTerms(s.dev, drows)
 	j.SegmentJoinedBackward(dx.Matrix, s.reduction(), in.Hop.Forward, in.Transposed,
 		in.TransposedWeights, s.found(in), drows, dx.ending())

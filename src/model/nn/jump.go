@@ -159,7 +159,7 @@ func (m *Model) OutputBackward(dlogits compute.Matrix) compute.Matrix {
 	}
 	m.jump.backward(dlogits)
 	l := len(m.stages) - 1
-	dy := m.lastGradient(&m.inputs[l]).In(m.grad[l%2].data, dlogits.Rows, m.stages[l].out)
+	dy := m.lastGradient(&m.inputs[l]).MatrixIn(m.grad[l%2].data, dlogits.Rows, m.stages[l].out)
 	wide := dy
 	if dy.BF16 != nil {
 		wide = m.own.matrix(dy.Rows, dy.Cols)

@@ -176,8 +176,8 @@ func (in *Input) gradient(cols int) (rows, width int) {
 	return in.Sources, cols
 }
 
-// The method own returns the rows of the destinations.
-func (in *Input) own() compute.Matrix {
+// ownRows returns the rows of the destinations.
+func (in *Input) ownRows() compute.Matrix {
 	if in.Own.Cols > 0 {
 		return in.Own
 	}

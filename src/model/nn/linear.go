@@ -65,7 +65,7 @@ func (d *linear) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue)
 }
 
 func (d *linear) dense(in *Input, epilogue compute.Epilogue) compute.Dense {
-	return compute.Dense{X: in.own(), W: d.w, Bias: d.bias, Epilogue: epilogue}
+	return compute.Dense{X: in.ownRows(), W: d.w, Bias: d.bias, Epilogue: epilogue}
 }
 
 func (d *linear) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,

@@ -93,7 +93,7 @@ func NewModel(dev compute.Device, c Config, seed uint64) (*Model, error) {
 	for l := range c.Layers {
 		s := stage{Layer: c.newLayer(&m.store, l), hidden: c.hidden(l)}
 		s.in, s.out = c.Widths(l)
-		if s.y = m.store.buffer(); c.stores(l) {
+		if s.y = m.store.buffer(); c.isStored(l) {
 			s.y = m.store.hidden(s.out)
 		}
 		s.residual, s.dsum = c.Residual && s.hidden && l > 0, m.store.buffer()
@@ -170,8 +170,8 @@ func (m *Model) bind() {
 	next := 0
 	take := func(n int) (values, grads [][]float32) {
 		for _, q := range m.Params.List[next : next+n] {
-			values, grads = append(values, q.of(m.Params.Values)),
-				append(grads, q.of(m.Params.Grads))
+			values, grads = append(values, q.part(m.Params.Values)),
+				append(grads, q.part(m.Params.Grads))
 		}
 		next += n
 		return values, grads
@@ -200,8 +200,8 @@ func (m *Model) bind() {
 	for l := range m.stages {
 		if n := m.stages[l].batch; n != nil {
 			n.running = m.Params.Statistics[next : next+3]
-			n.values = [2][]float32{n.running[0].of(m.Params.Values),
-				n.running[1].of(m.Params.Values)}
+			n.values = [2][]float32{n.running[0].part(m.Params.Values),
+				n.running[1].part(m.Params.Values)}
 			next += 3
 		}
 	}
@@ -304,14 +304,14 @@ func (m *Model) ForwardLayer(l int, in *Input) (compute.Matrix, error) {
 // LastHidden returns the hidden rows of the seeds: [Destinations, in], the destinations' rows that
 // the last layer read in its last forward pass. They are valid until the second-last layer runs
 // again.
-func (m *Model) LastHidden() compute.Matrix { return m.inputs[len(m.inputs)-1].own() }
+func (m *Model) LastHidden() compute.Matrix { return m.inputs[len(m.inputs)-1].ownRows() }
 
 // epilogue returns the operations on a layer's result that come after the norm, if it has one. With
 // a residual connection the destinations' own rows are added. Hidden rows are then activated and
 // dropped out.
 func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	if s.residual {
-		e.Add = in.own()
+		e.Add = in.ownRows()
 	}
 	if s.hidden {
 		e.Rounded = true
@@ -324,8 +324,8 @@ func (m *Model) epilogue(s *stage, in *Input) (e compute.Epilogue) {
 	return e
 }
 
-// The method below returns the buffer of the norm's input and, later, of the input's gradient.
-func (s *stage) below() *buffer {
+// normBuffer returns the buffer of the norm's input and, later, of the input's gradient.
+func (s *stage) normBuffer() *buffer {
 	if s.batch != nil {
 		return s.batch.x
 	}
@@ -376,7 +376,7 @@ func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.M
 		dy = s.dsum.matrix(dy.Rows, s.out)
 	// dy cannot be overwritten here, because the gradient below a norm is float32
 	case normed && dy.BF16 != nil:
-		dy = s.below().matrix(dy.Rows, s.out)
+		dy = s.normBuffer().matrix(dy.Rows, s.out)
 	}
 	if n := s.norm; n != nil {
 		x := n.x.matrix(dy.Rows, s.out)

@@ -185,10 +185,10 @@ func (c Config) Jumps() bool { return c.Jumping == JumpCat || c.Jumping == JumpM
 // hidden reports whether the result of layer l is hidden rows, not logits.
 func (c Config) hidden(l int) bool { return l < c.Layers-1 || c.Jumps() }
 
-// The method stores reports whether the rows of layer l have the type in which the device stores
-// rows. They have it if the layer is hidden and ends in a matrix product or a norm. Layers with
-// attention or relations write their rows in several steps, in place, in float32.
-func (c Config) stores(l int) bool {
+// isStored reports whether the rows of layer l have the type in which the device stores rows. They
+// have it if the layer is hidden and ends in a matrix product or a norm. Layers with attention or
+// relations write their rows in several steps, in place, in float32.
+func (c Config) isStored(l int) bool {
 	k := FindKind(c.Kind)
 	return c.hidden(l) && (c.Norm != NormNone || k != nil && !k.HasHeads && !k.inPlace &&
 		!c.Schema.Typed())
@@ -197,7 +197,7 @@ func (c Config) stores(l int) bool {
 // Stored returns the type in which the rows of layer l are stored. The argument of is the type in
 // which the device stores rows.
 func (c Config) Stored(l int, of compute.Elements) compute.Elements {
-	if !c.stores(l) {
+	if !c.isStored(l) {
 		return compute.Float32s
 	}
 	_, out := c.Widths(l)

@@ -54,7 +54,7 @@ func TestOptimizerResumes(t *testing.T) {
 			}
 			rest := download(dev, m.Params.Values) // without the parameters: header and gaps
 			for _, p := range m.Params.List {
-				clear(p.of(rest))
+				clear(p.part(rest))
 			}
 			if slices.ContainsFunc(rest, func(x float32) bool { return x != 0 }) {
 				t.Errorf("%s: the optimiser wrote between the parameters", kind)

@@ -141,7 +141,7 @@ func newParams(dev compute.Device, statistics []Param, layers [][]Param, seed ui
 	host := mem.Make[float32](n)
 	defer mem.Free(host)
 	for _, q := range p.all() {
-		q.initial(q.of(host), seed)
+		q.initial(q.part(host), seed)
 	}
 	dev.Upload(p.Values, host)
 	return p, nil
@@ -169,8 +169,8 @@ func (unmade) Free(x []float32)                   { mem.Unreserve(x) }
 // all returns the trained parameters, followed by the statistics.
 func (p *Params) all() []Param { return slices.Concat(p.List, p.Statistics) }
 
-// The method of returns the parameter's part of an array with the layout of Params.
-func (p Param) of(array []float32) []float32 { return array[p.Offset : p.Offset+p.Len()] }
+// part returns the parameter's part of an array with the layout of Params.
+func (p Param) part(array []float32) []float32 { return array[p.Offset : p.Offset+p.Len()] }
 
 // Len returns the number of elements of Values, and of Grads. It includes header and gaps.
 func (p *Params) Len() int { return len(p.Values) }
@@ -276,7 +276,7 @@ func (p *Params) Tensors(array []float32) []Tensor {
 func (p *Params) Views(host []float32, prefix string) []Tensor {
 	tensors := make([]Tensor, len(p.List)+len(p.Statistics))
 	for i, q := range p.all() {
-		tensors[i] = Tensor{Name: prefix + q.Name, Shape: q.Shape, Data: q.of(host)}
+		tensors[i] = Tensor{Name: prefix + q.Name, Shape: q.Shape, Data: q.part(host)}
 	}
 	return tensors
 }
@@ -312,7 +312,7 @@ func (p *Params) SetHost(host []float32, tensors []Tensor) error {
 			faults = append(faults,
 				fmt.Errorf("tensor %q has shape %v, but needs %v", q.Name, t.Shape, q.Shape))
 		default:
-			copy(q.of(host), t.Data)
+			copy(q.part(host), t.Data)
 		}
 	}
 	for _, t := range tensors {

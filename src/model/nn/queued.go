@@ -56,7 +56,7 @@ func (m *Model) QueuedFault() (f Fault, ok bool) {
 	}
 	find := func(k int) (row, vertex int) { return compute.Place(places, k) }
 	if row, _ := find(suspectWeights); row >= 0 {
-		of := func(row int) *Param { return m.Params.at(m.Params.first + row*paramAlign) }
+		of := func(row int) *Param { return m.Params.parameterAt(m.Params.first + row*paramAlign) }
 		q, grads := of(row), false
 		if row, _ := find(suspectGrads); row >= 0 {
 			grads = of(row) == q

@@ -52,10 +52,10 @@ type relationWeights interface {
 	// prepare computes the weights of relations and of sets in the form that kernels read. It
 	// writes the biases of the sets to bias [sets,out].
 	prepare(bias compute.Matrix)
-	// The method of returns the weights of relations and the own weights of sets. If gradient is
-	// true, it returns the gradients of these instead. A stride is the distance in elements from
+	// weightsOrGradients returns the weights of relations and the own weights of sets. If gradient
+	// is true, it returns the gradients of these instead. A stride is the distance in elements from
 	// one matrix to the next.
-	of(gradient bool) (relations, own []float32, strideRelations, strideOwn int)
+	weightsOrGradients(gradient bool) (relations, own []float32, strideRelations, strideOwn int)
 	// finish completes the gradients of the parameters. The argument dbias has the gradients of the
 	// biases of the sets.
 	finish(dbias compute.Matrix)
@@ -86,9 +86,9 @@ func (r *relational) Needs() Needs {
 	return n
 }
 
-// The method rows returns the number of rows of agg that belong to relations, and the number of all
-// rows of z.
-func (r *relational) rows(h *Hop) (relations, all int) {
+// rowCounts returns the number of rows of agg that belong to relations, and the number of all rows
+// of z.
+func (r *relational) rowCounts(h *Hop) (relations, all int) {
 	// an upper bound, which is used if only counts are known
 	n := min(h.Edges, h.Destinations*(r.weights.relations()+1))
 	if h.Rows > 0 {
@@ -101,7 +101,7 @@ func (r *relational) rows(h *Hop) (relations, all int) {
 }
 
 func (r *relational) Reserve(in *Input) error {
-	relations, all := r.rows(&in.Hop)
+	relations, all := r.rowCounts(&in.Hop)
 	if in.Folded {
 		return errors.Join(r.z.reserve((relations+in.Destinations)*r.out), r.zeros.reserve(2*r.out),
 			r.weights.reserve(), r.folds.reserve(r.weights.sets()))
@@ -118,7 +118,7 @@ func (r *relational) Reserve(in *Input) error {
 }
 
 func (r *relational) Flops(h *Hop, gradient bool) int {
-	relations, _ := r.rows(h)
+	relations, _ := r.rowCounts(h)
 	return 2 * passes(gradient) * (relations + h.Destinations) * r.in * r.out
 }
 
@@ -127,13 +127,13 @@ func (r *relational) Flops(h *Hop, gradient bool) int {
 func (r *relational) groups(h *Hop, gradient bool) (relations, own compute.Groups, w,
 	wOwn []float32) {
 	n := r.weights.relations()
-	w, wOwn, stride, strideOwn := r.weights.of(gradient)
+	w, wOwn, stride, strideOwn := r.weights.weightsOrGradients(gradient)
 	return compute.Groups{Ends: h.Ends[:n], Stride: stride},
 		compute.Groups{Ends: h.OwnEnds, Stride: strideOwn}, w, wOwn
 }
 
 func (r *relational) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
-	relations, all := r.rows(&in.Hop)
+	relations, all := r.rowCounts(&in.Hop)
 	n := relations + in.Destinations
 	if in.Folded {
 		z := r.z.matrix(n, r.out)
@@ -163,7 +163,7 @@ func (r *relational) Forward(y compute.Matrix, in *Input, epilogue compute.Epilo
 
 func (r *relational) Backward(dx *Gradient, dy, y compute.Matrix, in *Input,
 	epilogue compute.Epilogue) {
-	relations, all := r.rows(&in.Hop)
+	relations, all := r.rowCounts(&in.Hop)
 	n := relations + in.Destinations
 	r.dev.FinishBackward(r.zeros.data[r.out:2*r.out], dy, y, epilogue)
 	if in.Folded {
@@ -271,7 +271,8 @@ func (w *rgcn) prepare(bias compute.Matrix) {
 	w.dev.CopyColumns(bias, 0, matrix(w.bias, 1, w.out), 0, w.out, false)
 }
 
-func (w *rgcn) of(gradient bool) (relations, own []float32, strideRelations, strideOwn int) {
+func (w *rgcn) weightsOrGradients(gradient bool) (relations, own []float32, strideRelations,
+	strideOwn int) {
 	size := w.in * w.out
 	relations, own = w.w.Data, w.root
 	if gradient {
@@ -404,7 +405,7 @@ func (w *relationSAGE) prepare(bias compute.Matrix) {
 	w.dev.CopyColumns(bias, 0, biases, 0, w.out, false)
 }
 
-func (w *relationSAGE) of(gradient bool) (relations, own []float32, strideRelations,
+func (w *relationSAGE) weightsOrGradients(gradient bool) (relations, own []float32, strideRelations,
 	strideOwn int) {
 	if gradient {
 		return w.dneigh, w.dsummed.data, w.stride, w.stride

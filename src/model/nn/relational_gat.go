@@ -297,13 +297,13 @@ func (g *relationGATv2) Reserve(in *Input) error {
 		return err
 	}
 	if in.Hop.Forward.Indptr != nil {
-		g.number(&in.Hop)
+		g.fillIndices(&in.Hop)
 	}
 	return g.relationHeads.reserve(in)
 }
 
-// The method number fills the arrays by which kernels find the group of each pair and row.
-func (g *relationGATv2) number(h *Hop) {
+// fillIndices fills the arrays by which kernels find the group of each pair and row.
+func (g *relationGATv2) fillIndices(h *Hop) {
 	for len(g.ends) <= h.Pairs.Len() {
 		g.ends, g.all = append(g.ends, int64(len(g.ends))), append(g.all, int32(len(g.all)))
 	}

@@ -128,7 +128,7 @@ func (s *sage) Forward(y compute.Matrix, in *Input, epilogue compute.Epilogue) {
 }
 
 func (s *sage) dense(in *Input, epilogue compute.Epilogue) compute.Dense {
-	return compute.Dense{X: s.agg, W: s.neigh, Bias: s.bias, X2: in.own(), W2: s.self,
+	return compute.Dense{X: s.agg, W: s.neigh, Bias: s.bias, X2: in.ownRows(), W2: s.self,
 		Epilogue: epilogue}
 }
 

@@ -36,8 +36,8 @@ func newSparseMap(s *store, c Config, l Layer) *sparseMap {
 		y: s.buffer(), z: s.buffer()}
 }
 
-// The method of returns the sparse matrix to which matrix k of the map is applied.
-func (s *Sparse) of(k int) *compute.SparseMatrix {
+// matrixOf returns the sparse matrix to which matrix k of the map is applied.
+func (s *Sparse) matrixOf(k int) *compute.SparseMatrix {
 	if k == 1 {
 		return s.Own
 	}
@@ -80,7 +80,7 @@ func (m *sparseMap) forward(in *Input) {
 		}
 		wide := m.wide[k].matrix(m.in, y.Cols)
 		m.dev.Transpose(wide, t.w)
-		m.multiply(y, in.Sparse.of(k), wide, add)
+		m.multiply(y, in.Sparse.matrixOf(k), wide, add)
 		if add = true; f.eps != nil {
 			z := m.z.matrix(y.Rows, y.Cols)
 			m.multiply(z, in.Sparse.Own, wide, false)
@@ -108,7 +108,7 @@ func (m *sparseMap) backward(in *Input, dy compute.Matrix) {
 		if t.w.Rows == 0 {
 			continue
 		}
-		dw := gradient(k, in.Sparse.of(k))
+		dw := gradient(k, in.Sparse.matrixOf(k))
 		if f.eps != nil {
 			m.dev.AddScaled(dw, dw, gradient(1, in.Sparse.Own), f.eps)
 			m.dev.Dot(f.deps, dy, m.z.matrix(dy.Rows, dy.Cols))

@@ -86,7 +86,7 @@ func reserveAll(buffers ...sized) error {
 }
 
 func (b *buffer) matrix(rows, cols int) compute.Matrix {
-	return b.stores.In(b.data, rows, cols)
+	return b.stores.MatrixIn(b.data, rows, cols)
 }
 
 // bytes returns the memory of all buffers.

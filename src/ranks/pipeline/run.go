@@ -394,7 +394,7 @@ func (p *Pipeline[T]) consumeAll(r *run, prepare func(int, *T), consume func(int
 		if stopping {
 			continue
 		}
-		p.waited, p.took = p.ends(Wait, i, begin), s.took
+		p.waited, p.took = p.recordEnd(Wait, i, begin), s.took
 		err := mem.Contain(consumeItem)
 		// after a stop the gate gets no token, so that no rank starts more than its peers
 		if err == nil {

@@ -24,8 +24,8 @@ func (p *Pipeline[T]) begins(name string) (b begun) {
 	return b
 }
 
-// The method ends reports that a stage, or a wait, of an item has ended, and returns its time.
-func (p *Pipeline[T]) ends(name string, item int, b begun) time.Duration {
+// recordEnd reports that a stage, or a wait, of an item has ended, and returns its time.
+func (p *Pipeline[T]) recordEnd(name string, item int, b begun) time.Duration {
 	took := time.Since(b.at)
 	if p.options.Observe != nil {
 		p.options.Observe(Span{Stage: name, Item: item, Begin: b.at, Took: took, Mark: b.mark})
@@ -35,5 +35,5 @@ func (p *Pipeline[T]) ends(name string, item int, b begun) time.Duration {
 
 // observe reports that a stage of an item has ended, and adds its time to the times of the slot.
 func (p *Pipeline[T]) observe(s *slot[T], stage int, b begun) {
-	s.took[stage] += p.ends(p.stages[stage].Name, s.number, b)
+	s.took[stage] += p.recordEnd(p.stages[stage].Name, s.number, b)
 }

@@ -150,7 +150,7 @@ func (d *deviceRows) free() {
 // rounded returns rows [lo,hi) in the type in which the device stores rows that layers read. It
 // also starts to read the rows up to end from the file.
 func (d *deviceRows) rounded(from *layerRows, lo, hi, end int) compute.Matrix {
-	x := compute.CapabilitiesOf(d.dev).Stores.In(d.memory, hi-lo, from.cols)
+	x := compute.CapabilitiesOf(d.dev).Stores.MatrixIn(d.memory, hi-lo, from.cols)
 	compute.Store(d.dev, x, d.read(from, lo, hi, end), &d.narrow)
 	from.dropAll(lo, hi)
 	return x
@@ -160,9 +160,9 @@ func (d *deviceRows) rounded(from *layerRows, lo, hi, end int) compute.Matrix {
 // themselves and not a copy. It also starts to read the rows up to end from the file.
 func (d *deviceRows) exact(from *layerRows, lo, hi, end int) compute.Matrix {
 	if from.onDevice(d.dev) {
-		return compute.Float32s.In(from.view(nil, lo, hi), hi-lo, from.cols)
+		return compute.Float32s.MatrixIn(from.view(nil, lo, hi), hi-lo, from.cols)
 	}
-	x := compute.Float32s.In(d.memory, hi-lo, from.cols)
+	x := compute.Float32s.MatrixIn(d.memory, hi-lo, from.cols)
 	d.dev.Upload(x.Data, d.read(from, lo, hi, end))
 	from.dropAll(lo, hi)
 	return x

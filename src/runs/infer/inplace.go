@@ -147,7 +147,7 @@ func (p *inPlace) reduce(first, end graph.VertexID) (compute.Matrix, error) {
 	}
 	n := int(end - first)
 	p.sums = mem.Grow(p.sums, p.stored.Floats(n*p.rows.Cols))
-	sums, how := p.stored.In(p.sums, n, p.rows.Cols), p.Model.Config.Fixed().Needs().Aggregate
+	sums, how := p.stored.MatrixIn(p.sums, n, p.rows.Cols), p.Model.Config.Fixed().Needs().Aggregate
 	switch {
 	case p.hidden.Cols == 0:
 		inTiles(p.Device, n, func(lo, hi int) {
@@ -239,7 +239,7 @@ func (p *inPlace) ownRowsAt(lo, hi int) compute.Matrix {
 		return p.hidden.RowsAt(lo, hi)
 	}
 	p.own = mem.Grow(p.own, p.stored.Floats((hi-lo)*p.rows.Cols))
-	own := p.stored.In(p.own, hi-lo, p.rows.Cols)
+	own := p.stored.MatrixIn(p.own, hi-lo, p.rows.Cols)
 	p.refs = mem.Grow(p.refs, hi-lo)
 	inTiles(p.Device, hi-lo, func(from, end int) {
 		rows := p.rows

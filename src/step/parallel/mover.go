@@ -75,7 +75,7 @@ func (s *mover) rows(memory *[]float32, of compute.Elements, rows, cols int) (co
 	if err != nil {
 		return compute.Matrix{}, fmt.Errorf("%d rows for other ranks: %w", rows, err)
 	}
-	return of.In(*memory, rows, cols), nil
+	return of.MatrixIn(*memory, rows, cols), nil
 }
 
 // growOn grows an array to n elements, at the rate at which the buffers of the model grow.

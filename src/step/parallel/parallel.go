@@ -102,7 +102,7 @@ func (m *Minibatch) Free() {
 
 func matrixOf(array *[]float32, of compute.Elements, rows, cols int) compute.Matrix {
 	*array = mem.Grow(*array, of.Floats(rows*cols))
-	return of.In(*array, rows, cols)
+	return of.MatrixIn(*array, rows, cols)
 }
 
 // point injects the fault that a test has set for a training minibatch.

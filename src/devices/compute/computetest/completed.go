@@ -55,7 +55,7 @@ func Completed(t *testing.T, open func() compute.Device) {
 
 // nothing returns a matrix whose elements, of the given type, are NaN.
 func (b *bench) nothing(of compute.Elements, rows, cols int) compute.Matrix {
-	return of.In(b.dirty(of.Floats(rows*cols)), rows, cols)
+	return of.MatrixIn(b.dirty(of.Floats(rows*cols)), rows, cols)
 }
 
 // read returns the numbers of a matrix of float32 or bfloat16.
@@ -64,7 +64,7 @@ func (b *bench) read(m compute.Matrix) []float32 {
 		return b.get(m.Data)
 	}
 	wide := make([]float32, m.Rows*m.Cols)
-	compute.BF16s.In(b.get(m.Memory()), m.Rows, m.Cols).Widen(wide)
+	compute.BF16s.MatrixIn(b.get(m.Memory()), m.Rows, m.Cols).Widen(wide)
 	return wide
 }
 
@@ -182,13 +182,14 @@ func (b *bench) backs(rows, cols int) (all []compute.Completion) {
 			y[i] = float32(math.NaN())
 		}
 	}
-	compute.BF16s.In(narrow, rows, cols).Narrow(y)
+	compute.BF16s.MatrixIn(narrow, rows, cols).Narrow(y)
 	for _, f := range epilogues[1:] {
 		e := f.epilogue(b, rows, cols)
 		e.Add, e.Rounded = compute.Matrix{}, true
 		all = append(all, compute.Completion{Of: b.matrix(rows, cols, y), Back: e})
 		if b.dev.Capabilities().Stores == compute.BF16s {
-			all = append(all, compute.Completion{Of: compute.BF16s.In(b.array(narrow), rows, cols),
+			stored := compute.BF16s.MatrixIn(b.array(narrow), rows, cols)
+			all = append(all, compute.Completion{Of: stored,
 				Back: e})
 		}
 	}

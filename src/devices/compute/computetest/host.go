@@ -180,7 +180,7 @@ func testRows(t *testing.T, host compute.Host, segments, sources, degree, cols i
 func testRounded(t *testing.T, name string, want []float32, cols int,
 	call func(dst compute.Matrix)) {
 	memory, intact := outside(t, compute.BF16s.Floats(len(want)))
-	got := compute.BF16s.In(memory, len(want)/cols, cols)
+	got := compute.BF16s.MatrixIn(memory, len(want)/cols, cols)
 	call(got)
 	intact()
 	for i, x := range want {

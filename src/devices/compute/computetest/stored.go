@@ -40,8 +40,8 @@ func (b *bench) both(rows, cols int) (wide, narrow compute.Matrix) {
 	}
 	wide = b.matrix(rows, cols, numbers)
 	memory := make([]float32, compute.BF16s.Floats(len(numbers)))
-	compute.BF16s.In(memory, rows, cols).Narrow(numbers)
-	return wide, compute.BF16s.In(b.array(memory), rows, cols)
+	compute.BF16s.MatrixIn(memory, rows, cols).Narrow(numbers)
+	return wide, compute.BF16s.MatrixIn(b.array(memory), rows, cols)
 }
 
 // stored calls each kernel twice, with rows of float32 and with rows of bfloat16.
@@ -158,10 +158,10 @@ func (b *bench) stored(rows, cols, out int) (all []result) {
 	rounded := func(name string, rows int, call func(y compute.Matrix)) {
 		y, memory := of(rows, cols), b.dirty(compute.BF16s.Floats(rows*cols))
 		call(y)
-		narrow := compute.BF16s.In(memory, rows, cols)
+		narrow := compute.BF16s.MatrixIn(memory, rows, cols)
 		call(narrow)
 		want, got := b.get(y.Data), make([]float32, rows*cols)
-		compute.BF16s.In(b.get(memory), rows, cols).Widen(got)
+		compute.BF16s.MatrixIn(b.get(memory), rows, cols).Widen(got)
 		for i, v := range want {
 			want[i] = compute.PrecisionBF16.Round(v)
 		}

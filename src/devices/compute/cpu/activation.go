@@ -82,7 +82,7 @@ func (d *Device) ELUBackward(dy, y compute.Matrix, p float32, key compute.Dropou
 func (a *activationBackward) tile(d *Device, lo, hi int) {
 	r := d.widen(a.dy.RowsAt(lo, hi))
 	a.rows(d, r.wide, lo, hi)
-	d.end(r, false)
+	d.storeRows(r, false)
 }
 
 // rows backpropagates dy in place. dy has the rows [lo,hi) of the gradient in float32.

@@ -109,7 +109,7 @@ func benchmarkDense(b *testing.B, precision compute.Precision) {
 	defer d.Close()
 	stores := d.Capabilities().Stores
 	stored := func() compute.Matrix {
-		m := stores.In(mem.Make[float32](stores.Floats(rows*width)), rows, width)
+		m := stores.MatrixIn(mem.Make[float32](stores.Floats(rows*width)), rows, width)
 		m.Narrow(randomMatrix(b, rows, width).Data)
 		return m
 	}

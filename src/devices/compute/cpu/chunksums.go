@@ -149,7 +149,7 @@ func (a *chunkSums) prepare(d *Device, chunk int) {
 		r.forget()
 		return
 	}
-	d.end(r, false)
+	d.storeRows(r, false)
 }
 
 // chunkRows prepares the chunks of a wave before their products are computed. It is used if

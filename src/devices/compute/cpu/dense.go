@@ -34,14 +34,14 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 
 func (a *dense) tile(d *Device, lo, hi int) {
 	r := d.begin(a.y.RowsAt(lo, hi))
-	a.first.into(d, r.wide, a.first.in.RowsAt(lo, hi))
+	a.first.multiply(d, r.wide, a.first.in.RowsAt(lo, hi))
 	if a.bias != nil {
 		(&addBias{r.wide, a.bias}).tile(d, 0, hi-lo)
 	}
 	if a.second.in.Cols > 0 {
-		a.second.into(d, r.wide, a.second.in.RowsAt(lo, hi))
+		a.second.multiply(d, r.wide, a.second.in.RowsAt(lo, hi))
 	}
-	a.epilogue.end(d, r, lo, hi)
+	a.epilogue.finishRows(d, r, lo, hi)
 }
 
 // epilogue applies a compute.Epilogue while the tile's rows are in the cache.
@@ -55,8 +55,8 @@ func epilogueOf(y compute.Matrix, e compute.Epilogue) epilogue {
 	return epilogue{e.Add, activationOf(y, e), e.Rounded}
 }
 
-// The method end applies the epilogue to rows [lo,hi) of y, which r has, and stores them.
-func (a *epilogue) end(d *Device, r result, lo, hi int) {
+// finishRows applies the epilogue to rows [lo,hi) of y, which r has, and stores them.
+func (a *epilogue) finishRows(d *Device, r result, lo, hi int) {
 	if a.add.Cols > 0 {
 		(&copyColumns{r.wide, a.add.RowsAt(lo, hi), 0, 0, r.wide.Cols, true}).tile(d, 0, hi-lo)
 	}
@@ -66,7 +66,7 @@ func (a *epilogue) end(d *Device, r result, lo, hi int) {
 		}
 		of.tile(d, 0, hi-lo)
 	}
-	d.end(r, a.rounded)
+	d.storeRows(r, a.rounded)
 }
 
 // result has rows that a kernel computes. If they are float32, the kernel computes them in place.
@@ -90,12 +90,12 @@ func (d *Device) begin(y compute.Matrix) result {
 	}
 	s := take[wideRows](d.wide)
 	s.rows = mem.Grow(s.rows, y.Rows*y.Cols)
-	return result{y, compute.Float32s.In(s.rows, y.Rows, y.Cols), s}
+	return result{y, compute.Float32s.MatrixIn(s.rows, y.Rows, y.Cols), s}
 }
 
-// The method end stores complete rows. If rounded is true, it also rounds rows of float32; rows of
+// storeRows stores complete rows. If rounded is true, it also rounds rows of float32; rows of
 // bfloat16 are always rounded.
-func (d *Device) end(r result, rounded bool) {
+func (d *Device) storeRows(r result, rounded bool) {
 	if r.scratch != nil {
 		d.narrow(r.y, r.wide)
 		r.scratch.release()
@@ -121,15 +121,15 @@ func (d *Device) roundWide(y compute.Matrix, rounded bool) {
 }
 
 // complete adds to the rows [lo,hi) of a kernel, which r has, the rows of c.Own that belong to
-// them. Then it stores the sums, as the method end does.
+// them. Then it stores the sums, as storeRows does.
 func (d *Device) complete(r result, c *compute.Completion, lo, hi int) {
 	if own := ownAt(c, lo, hi); own.Rows > 0 {
 		(&copyColumns{r.wide.RowsAt(0, own.Rows), own, 0, 0, own.Cols, true}).tile(d, 0, own.Rows)
 	}
-	d.end(r, c.Rounded)
+	d.storeRows(r, c.Rounded)
 }
 
-// widen does what begin does, for rows that the kernel also reads. Afterwards the method end stores
+// widen does what begin does, for rows that the kernel also reads. Afterwards storeRows stores
 // the changed rows, or forget discards them.
 func (d *Device) widen(y compute.Matrix) result {
 	r := d.begin(y)
@@ -160,7 +160,7 @@ func (d *Device) DenseInput(dx, dy, w compute.Matrix, c compute.Completion) {
 
 func (a *denseInput) tile(d *Device, lo, hi int) {
 	r := d.begin(a.of.out.RowsAt(lo, hi))
-	a.of.into(d, r.wide, a.of.in.RowsAt(lo, hi))
+	a.of.multiply(d, r.wide, a.of.in.RowsAt(lo, hi))
 	d.complete(r, &a.c, lo, hi)
 }
 
@@ -217,7 +217,7 @@ func (a *finish) tile(d *Device, lo, hi int) {
 		copy(r.wide.Data, x.Data)
 	}
 	(&addBias{r.wide, a.b}).tile(d, 0, hi-lo)
-	a.epilogue.end(d, r, lo, hi)
+	a.epilogue.finishRows(d, r, lo, hi)
 }
 
 // FinishBackward implements compute.Device.

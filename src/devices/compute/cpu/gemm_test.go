@@ -93,8 +93,8 @@ func TestProductTile(t *testing.T) {
 			x, x2 := normal(compute.SameTiles, 100), normal(compute.SameTiles, 100)
 			w, w2 := normal(cols, 100), normal(cols, 100)
 			if d.Capabilities().Stores == compute.BF16s {
-				x = compute.BF16s.In(make([]float32, compute.BF16s.Floats(len(x.Data))), x.Rows,
-					x.Cols)
+				x = compute.BF16s.MatrixIn(make([]float32, compute.BF16s.Floats(len(x.Data))),
+					x.Rows, x.Cols)
 				x.Narrow(x2.Data)
 			}
 			products := map[string]func(y compute.Matrix, lo, hi int){

@@ -99,12 +99,12 @@ func (d *Device) multipliesBy(w, x compute.Matrix) {
 }
 
 func (a *product) tile(d *Device, lo, hi int) {
-	a.into(d, a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi))
+	a.multiply(d, a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi))
 }
 
-// The method into multiplies some rows of the left factor, which the argument rows has, by the
-// weights. It writes the product to dst, or adds the product to dst.
-func (a *product) into(d *Device, dst, rows compute.Matrix) {
+// multiply multiplies some rows of the left factor, which the argument rows has, by the weights. It
+// writes the product to dst, or adds the product to dst.
+func (a *product) multiply(d *Device, dst, rows compute.Matrix) {
 	if d.rounding != nil {
 		d.rounding.product(dst, rows, a.which, 0, a.add)
 		return

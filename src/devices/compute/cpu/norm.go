@@ -27,7 +27,7 @@ func (a *layerNorm) tile(d *Device, lo, hi int) {
 	rows, cols := size(x)
 	C.halognn_layer_norm(d.level, floats(r.wide.Data), rows, cols, floats(x.Data), floats(a.gamma),
 		floats(a.beta), floats(a.mean[lo:hi]), floats(a.rstd[lo:hi]), C.float(a.eps))
-	a.epilogue.end(d, r, lo, hi)
+	a.epilogue.finishRows(d, r, lo, hi)
 }
 
 type layerNormBackward struct {
@@ -131,7 +131,7 @@ func (a *batchNorm) tile(d *Device, lo, hi int) {
 	rows, cols := size(x)
 	C.halognn_batch_norm(d.level, floats(r.wide.Data), rows, cols, floats(x.Data), floats(a.gamma),
 		floats(a.beta), floats(a.mean), floats(a.variance), C.float(a.eps))
-	a.epilogue.end(d, r, lo, hi)
+	a.epilogue.finishRows(d, r, lo, hi)
 }
 
 type batchNormSums struct {

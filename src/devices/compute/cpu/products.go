@@ -63,7 +63,7 @@ func (r *pairs) keep(which int, w weights) {
 	size := pairsIn(rows, cols, columnPanel)
 	r.size[which], r.w[which] = size, mem.Grow(r.w[which], w.count()*size)
 	for g := range w.count() {
-		from, to := w.at(g), r.w[which][g*size:][:size]
+		from, to := w.groupMatrix(g), r.w[which][g*size:][:size]
 		switch {
 		case len(from) == 0:
 		case w.t == blas.Trans:

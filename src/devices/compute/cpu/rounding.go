@@ -46,8 +46,8 @@ func (w *weights) count() int {
 	return len(w.of.Ends)
 }
 
-// The method at returns the matrix of a group. It returns nil if the group has no rows.
-func (w *weights) at(group int) []float32 {
+// groupMatrix returns the matrix of a group. It returns nil if the group has no rows.
+func (w *weights) groupMatrix(group int) []float32 {
 	at := 0
 	if w.grouped {
 		if lo, hi := w.of.Rows(group); lo == hi {
@@ -237,7 +237,7 @@ func (r *roundingTo[T]) keep(which int, w weights) {
 	clear(to)
 	r.w[which], r.kept[which] = to, keptWeights{rows, width, t}
 	for g := range w.count() {
-		switch from := w.at(g); {
+		switch from := w.groupMatrix(g); {
 		case len(from) == 0:
 		case turned:
 			r.turn(to[g*size:], from, w.rows, w.cols)

@@ -163,7 +163,7 @@ func (d *Device) Close() error {
 	if d.c == nil {
 		return errors.New("compute/cuda: the device is closed already")
 	}
-	d.cut()
+	d.abortLinks()
 	errs := []error{d.idle(), d.resident.close(d), d.DropRows()}
 	if d.done != nil {
 		errs = append(errs, failure("freeing an event", C.gpu_free_event(d.c, d.done)))
@@ -236,7 +236,7 @@ func (d *Device) Alloc(n int) ([]float32, error) {
 		return nil, err
 	}
 	x := unsafe.Slice((*float32)(d.at(at)), n)
-	d.zero(compute.Float32s.In(x, 1, n))
+	d.zero(compute.Float32s.MatrixIn(x, 1, n))
 	return x, nil
 }
 
@@ -390,5 +390,5 @@ func (d *Device) reserve(r *buffer, bytes int, u use) error {
 
 // matrix returns a buffer as a matrix of the given type.
 func (r buffer) matrix(of compute.Elements, rows, cols int) compute.Matrix {
-	return of.In(unsafe.Slice((*float32)(r.p), of.Floats(rows*cols)), rows, cols)
+	return of.MatrixIn(unsafe.Slice((*float32)(r.p), of.Floats(rows*cols)), rows, cols)
 }

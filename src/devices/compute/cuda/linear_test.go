@@ -130,7 +130,7 @@ func TestStoredRowsAreNotRounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return compute.BF16s.In(all, rows, cols)
+		return compute.BF16s.MatrixIn(all, rows, cols)
 	}
 	wide := placed(t, d, out, in, make([]float32, out*in))
 	a := compute.Dense{X: narrow(rows, in), W: narrow(out, in),

@@ -103,7 +103,7 @@ func TestPlacesOfFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		narrow := compute.BF16s.In(memory, 700, 3)
+		narrow := compute.BF16s.MatrixIn(memory, 700, 3)
 		d.Round(narrow, wide.X)
 		wide.X = narrow
 	}

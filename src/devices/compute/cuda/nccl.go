@@ -320,8 +320,8 @@ func (l *links) Close() error {
 	return failure("closing NCCL", C.gpu_nccl_close(n))
 }
 
-// The method cut aborts links that are still open, because the job ends early.
-func (d *Device) cut() {
+// abortLinks aborts links that are still open, because the job ends early.
+func (d *Device) abortLinks() {
 	for len(d.linked) > 0 {
 		d.linked[0].Cut()
 	}

@@ -267,7 +267,7 @@ func TestClosingCutsLinks(t *testing.T) {
 	for r, err := range onAll(peers(t, 2), compute.LinkOptions{},
 		func(rank int, d *Device, l compute.Links) error {
 			if rank == 1 {
-				d.cut()
+				d.abortLinks()
 				return nil
 			}
 			x, done, err := filled(d, 10, 1)
@@ -278,7 +278,7 @@ func TestClosingCutsLinks(t *testing.T) {
 				return err
 			}
 			d.RecordComm(done)
-			d.cut()
+			d.abortLinks()
 			if err := l.Wait(done); err == nil {
 				return errors.New("a sum with a rank that has left came to an end")
 			}

@@ -366,7 +366,7 @@ func pinnedAt[T any](b *stagingBuffer, offset, n int) []T {
 // fill writes the inputs into pinned memory, at the offsets of the layout.
 func (b *stagingBuffer) fill(in *compute.Inputs) {
 	if b.onHost {
-		b.make(in)
+		b.gatherOnHost(in)
 	} else {
 		b.collect(in)
 	}
@@ -384,18 +384,18 @@ func (b *stagingBuffer) fill(in *compute.Inputs) {
 // pinnedMatrix returns a matrix that lies in pinned memory.
 func (b *stagingBuffer) pinnedMatrix(offset, rows, cols int) compute.Matrix {
 	of := b.stored()
-	return of.In(pinnedAt[float32](b, offset, of.Floats(rows*cols)), rows, cols)
+	return of.MatrixIn(pinnedAt[float32](b, offset, of.Floats(rows*cols)), rows, cols)
 }
 
 // sentMatrix returns the matrix in device memory that is the copy of a pinnedMatrix.
 func (b *stagingBuffer) sentMatrix(offset, rows, cols int) compute.Matrix {
 	of := b.stored()
 	at := (*float32)(unsafe.Add(b.device.p, offset))
-	return of.In(unsafe.Slice(at, of.Floats(rows*cols)), rows, cols)
+	return of.MatrixIn(unsafe.Slice(at, of.Floats(rows*cols)), rows, cols)
 }
 
-// The method make gathers and aggregates rows on the host, into pinned memory.
-func (b *stagingBuffer) make(in *compute.Inputs) {
+// gatherOnHost gathers and aggregates rows on the host, into pinned memory.
+func (b *stagingBuffer) gatherOnHost(in *compute.Inputs) {
 	matrix := func(offset, rows int) compute.Matrix { return b.pinnedMatrix(offset, rows, b.cols) }
 	if in.Own {
 		b.host.GatherRows(matrix(b.ownAt, in.Destinations), in.Rows)
@@ -479,16 +479,16 @@ func (b *stagingBuffer) Open() (own, reduced, all compute.Matrix, err error) {
 	if !b.joined {
 		return own, reduced, all, nil
 	}
-	pair, err := b.made(&d.reduced, b.destinations, 2*b.cols)
+	pair, err := b.resultMatrix(&d.reduced, b.destinations, 2*b.cols)
 	if err == nil {
 		d.Join(compute.Joining{Pair: pair, A: own, B: reduced})
 	}
 	return compute.Matrix{}, pair, all, err
 }
 
-// The method made returns a matrix in a buffer of the device, for the result of a kernel that reads
+// resultMatrix returns a matrix in a buffer of the device, for the result of a kernel that reads
 // rows.
-func (b *stagingBuffer) made(r *buffer, rows, cols int) (compute.Matrix, error) {
+func (b *stagingBuffer) resultMatrix(r *buffer, rows, cols int) (compute.Matrix, error) {
 	of := b.stored()
 	if err := b.d.reserve(r, max(1, of.Floats(rows*cols))*4, useInputs); err != nil {
 		return compute.Matrix{}, err
@@ -534,7 +534,7 @@ func (b *stagingBuffer) gather() (own, reduced, all compute.Matrix, err error) {
 	}
 	at := func(wanted bool, r *buffer, n, cols int) (m compute.Matrix) {
 		if wanted && err == nil {
-			m, err = b.made(r, n, cols)
+			m, err = b.resultMatrix(r, n, cols)
 		}
 		return m
 	}

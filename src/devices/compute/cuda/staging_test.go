@@ -237,7 +237,7 @@ func halves(t *testing.T, d *Device, pair compute.Matrix) (first, second compute
 		for r := range rows {
 			copy(of[r*cols:(r+1)*cols], host[r*pair.Cols+k*cols:])
 		}
-		m := pair.Elements().In(memory, rows, cols)
+		m := pair.Elements().MatrixIn(memory, rows, cols)
 		if m.BF16 == nil {
 			d.Upload(m.Data, of)
 		} else {

@@ -15,7 +15,7 @@ func (d *Device) Dense(y compute.Matrix, a compute.Dense) {
 func (d *Device) into(y compute.Matrix, rounded bool, f func(y compute.Matrix)) {
 	if y.BF16 != nil {
 		d.complete = mem.Grow(d.complete, y.Rows*y.Cols)
-		wide := compute.Float32s.In(d.complete, y.Rows, y.Cols)
+		wide := compute.Float32s.MatrixIn(d.complete, y.Rows, y.Cols)
 		f(wide)
 		y.Narrow(wide.Data)
 		return
@@ -44,7 +44,7 @@ func (d *Device) gradient(dy compute.Matrix) compute.Matrix {
 	}
 	d.complete = mem.Grow(d.complete, dy.Rows*dy.Cols)
 	dy.Widen(d.complete)
-	return compute.Float32s.In(d.complete, dy.Rows, dy.Cols)
+	return compute.Float32s.MatrixIn(d.complete, dy.Rows, dy.Cols)
 }
 
 // DenseInput implements compute.Device.

@@ -86,7 +86,7 @@ func combine(how compute.Reduction, first bool, y, x float32) float32 {
 
 func storedRow(rows compute.Rows, i int) []byte {
 	size := rows.RowBytes()
-	ref, end := rows.At(i), rows.Cols*rows.TypeOf(i).Size()
+	ref, end := rows.Row(i), rows.Cols*rows.TypeOf(i).Size()
 	return rows.Tables[ref.Table()][ref.Row()*size : ref.Row()*size+end]
 }
 
