@@ -370,13 +370,15 @@ __global__ void attend_pairs(float *y, float *alpha, int64_t segments, int64_t h
         attend_one_pair<N>(y, alpha, alpha, n, heads, width, lanes, indices, src, dst, a, slope);
 }
 
-// What the sums over a row's edges give: the row's gradient, set or added, or the row's part of the
-// gradient of a.
+// score_sum says what score_sums computes from the edges of a row. ROW stores the gradient of the
+// row. ROW_ADDED adds it to the gradient that is there already. VECTOR stores the part that the row
+// contributes to the gradient of the vector a.
 enum score_sum { ROW, ROW_ADDED, VECTOR };
 
-// score_sums sums, over the edges of each segment, the gradients with respect to u, the sum of the
-// rows at an edge's ends; own has the row of each segment. edges has the index of each edge in de;
-// NULL if that is its position. A pack lies within one head. A thread takes S segments.
+// score_sums computes for each segment what WHICH says, as a sum over the edges of the segment. For
+// an edge, u is the sum of the rows at its two ends. The array own has the row of each segment. The
+// array edges has the index of each edge in de; it is NULL if the index is the edge's position. A
+// pack lies within one head. A thread computes S segments.
 template <score_sum WHICH, int N, int S>
 __global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t width, int lanes,
                            const int64_t *indptr, const int32_t *indices, const int32_t *edges,
@@ -386,7 +388,7 @@ __global__ void score_sums(float *out, int64_t segments, int64_t heads, int64_t 
     const place p = my_place(lanes, N);
     if (p.row > (segments - 1) / S || p.col >= cols) return;
     const int64_t h = p.col / width, first = p.row * S;
-    pack<float, N> mine[S + 1] = {}, before[S + 1] = {}, sum{}; // of the segments that are left
+    pack<float, N> mine[S + 1] = {}, before[S + 1] = {}, sum{}; // of segments not yet stored
 #pragma unroll
     for (int s = 0; s < S; s++) { // past the end, read the last segment's again
         const int64_t at = (first + s < segments ? first + s : segments - 1) * cols + p.col;

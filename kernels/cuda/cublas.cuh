@@ -38,8 +38,8 @@ extern blas_functions cublas;
 constexpr int BLAS_CODE = 100000;
 constexpr int NO_BLAS = BLAS_CODE + 99;      // the code for: cuBLAS is not loaded
 
-// new_blas makes a handle. The first call loads cuBLAS: the first of several libraries that can
-// make a handle.
+// new_blas makes a handle. The first call tries several libraries and loads the first that can make
+// a handle.
 int new_blas(cublasHandle_t *handle);
 // blas_error returns the text of an error code from BLAS_CODE on.
 const char *blas_error(int code);

@@ -461,7 +461,7 @@ __global__ void number(one o, frontier f) {
     if (e >= o.edges()) return;
     const int64_t value = s.values[e];
     int64_t local = value < n ? value : n + rank(s, value - n);
-    // false only if there would be more sources than their bound
+    // known is false only if the block would get more sources than there is room for
     const bool known = local < o.sources();
     if (!known) local = 0;
     const int32_t v = s.drawn[e], d = s.ends[e];

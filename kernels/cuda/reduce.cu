@@ -80,8 +80,8 @@ __global__ void transpose_kernel(float *y, int64_t rows, int64_t cols, const flo
     store<float, N>(y + r * cols + j, v);
 }
 
-// Adds the slices of all ranks, in rank order. On entry, sum is the slice of the argument rank; on
-// return it is the result.
+// Sums the slices of all ranks, in rank order. On entry, the array `sum` has the slice of this
+// rank, whose number is `rank`; on return it has the result.
 __global__ void add_slices_kernel(float *sum, int64_t n, const float *slices, int rank, int ranks) {
     const int64_t i = item();
     if (i >= n) return;

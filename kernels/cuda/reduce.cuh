@@ -8,9 +8,10 @@
 
 namespace halognn {
 
-// arrive counts the calling thread at a counter, which is 0 before and after. It returns true only
-// for the last of `all` threads to call it. This thread may then read what the others wrote before
-// their call, but only by __ldcg, because the cache of its multiprocessor may have older values.
+// arrive adds 1 to a counter for the calling thread. The last of `all` threads that call it sets
+// the counter back to 0, and only for this thread arrive returns true. This thread may then read
+// what the others wrote before their calls. It must read with __ldcg, because the cache of its
+// multiprocessor may have older values.
 __device__ inline bool arrive(uint32_t *counter, int64_t all) {
     __threadfence();
     if (atomicAdd(counter, 1u) + 1 < static_cast<uint32_t>(all)) return false;
@@ -84,7 +85,7 @@ struct in_chunk {
 };
 
 // sum_in_order returns the sum of use(r, read(r)) over the rows r of a chunk, in order. The summand
-// is one number or two. READS is how many numbers the function read loads. The loads for several
+// is one number or two. READS is how many numbers one call of read(r) loads. The loads for several
 // rows are issued before the first result is used.
 template <int READS, typename Read, typename Use>
 __device__ inline auto sum_in_order(int rows, const Read &read, const Use &use) {
@@ -112,7 +113,8 @@ __device__ inline auto sum_in_order(int rows, const Read &read, const Use &use) 
     return sum;
 }
 
-// itself is an argument use of sum_in_order: it returns the number that was read.
+// itself returns the number that was read. It is the function `use` of sum_in_order for sums of the
+// numbers themselves.
 __device__ inline float itself(int, float v) { return v; }
 
 }  // namespace halognn

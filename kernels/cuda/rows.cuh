@@ -23,8 +23,8 @@ __device__ inline place my_place(int lanes, int n) {
     return p;
 }
 
-// grid_of returns the grid of rows and strips, for packs of n elements and per_thread rows a
-// thread.
+// grid_of returns the grid of a kernel over rows and strips. A pack has n elements, and each thread
+// computes per_thread rows.
 inline dim3 grid_of(int64_t rows, int64_t cols, int n, int per_thread = 1) {
     const int l = lanes(cols, n);
     return blocks(ceil_div(rows, per_thread), BLOCK / l,

@@ -11,9 +11,9 @@ const (
 	MemTopology = "topology"
 	// original ids and splits; one copy a node
 	MemIDs = "ids"
-	// for each of `pipeline.workers` a vertex map: 4 bytes a vertex, or a hash of the frontier
-	// beyond 2²⁶ vertices and with `topology.kind: partitioned`; with `exchange.sums: on` also
-	// about 40 bytes for each remote edge of the input layer
+	// a vertex map for each of `pipeline.workers`: 4 bytes a vertex, or a hash of the frontier if
+	// the graph exceeds 2²⁶ vertices or with `topology.kind: partitioned`. `exchange.sums: on` adds
+	// about 40 bytes a remote edge of the input layer
 	MemSamplers = "samplers"
 	// 4 bytes for each training seed of all ranks, 8 for each own
 	MemSeeds = "seeds"

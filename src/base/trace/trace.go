@@ -52,8 +52,8 @@ const (
 	Update
 	// training: waiting for the next minibatch
 	Wait
-	// training: pausing for a checkpoint: copying the state and, at a stop, waiting for the
-	// previous write; files are written beside the next steps
+	// training: the pause to copy a checkpoint's state and, before a stop, to finish the previous
+	// write. Files are written during later steps
 	Save
 	NumPhases
 )

@@ -95,7 +95,7 @@ func generateCommand(p *process) *cobra.Command {
 			if err := required(c, "out"); err != nil {
 				return err
 			}
-			// an option of zero means its default, so an explicit 0 is refused here
+			// In GenerateOptions 0 means the default, so a 0 that the user gives is refused here.
 			for _, name := range []string{"scale", "vertices", "degree", "classes"} {
 				if f := c.Flag(name); f.Changed &&
 					(f.Value.String() == "0" || strings.HasPrefix(f.Value.String(), "-")) {

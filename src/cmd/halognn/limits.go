@@ -303,7 +303,8 @@ func (x *headroom) fits(c comm.Comm, cfg *config.Config, work kindOfWork) (unsur
 	})
 	more := s.Schema.Typed() // sizes alone do not determine the minibatches of typed graphs
 	switch {
-	// part of this memory is the device's, and opening the device checks that
+	// Part of the estimate is device memory, so the estimate alone cannot refuse the job. Opening
+	// the device checks the device memory.
 	case cfg.Compute.Device == "cuda":
 		return err != nil || more || x.checkMemory(most, predicted) != nil, nil
 	case errors.Is(err, mem.ErrMemory): // there is not even memory for the estimate

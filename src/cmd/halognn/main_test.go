@@ -158,7 +158,7 @@ func TestReportIsWrittenOrServed(t *testing.T) {
 	}{
 		{[]string{"report", "no-run"}, exitUsage, "--out is missing"},
 		{[]string{"report", "no-run", "--serve", "--out", "o"}, exitUsage,
-			"--serve writes nothing"},
+			"--serve writes no report"},
 		{[]string{"report", "no-run", "--serve"}, exitData, "holds no run"},
 	} {
 		root := rootCommand(new(process))

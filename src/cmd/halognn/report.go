@@ -31,7 +31,8 @@ func reportCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			switch served := c.Flags().Changed("serve"); {
 			case served && out != "":
-				return usageError(errors.New("--serve writes nothing; leave out --out, or --serve"))
+				return usageError(errors.New("--serve writes no report; leave out " +
+					"--out, or leave out --serve to write the report"))
 			case served:
 				return serve(c, args, address)
 			case out == "":

@@ -88,14 +88,14 @@ func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts 
 	}
 	for _, flag := range []string{"config", "set", "sample-seed"} {
 		if w.by == weighData && c.Flags().Changed(flag) {
-			fault("--%s applies only to --weights other than data, which depend on how "+
-				"minibatches are sampled; leave it out", flag)
+			fault("--%s has no effect with --weights data, because these weights do not "+
+				"depend on how minibatches are sampled; leave it out", flag)
 		}
 	}
 	for _, flag := range []string{"epochs", "counts", "imbalance"} {
 		if !w.counted() && c.Flags().Changed(flag) {
-			fault("--%s applies only to --weights presample and node, which count what is "+
-				"sampled; leave it out", flag)
+			fault("--%s has an effect only with --weights presample or node, which sample "+
+				"minibatches; leave it out", flag)
 		}
 	}
 	if len(w.sets) > 0 && w.config == "" {

@@ -307,8 +307,9 @@ func (m *Meta) checkTable(i int) error {
 		return fmt.Errorf("%w: %s features of graphs with vertex types are not supported; use %s "+
 			"or %s", ErrValue, t.FeatureType, Float32, Float16)
 	case t.Entries < 0 || t.Entries > 0 && !t.Type().IsSparse():
-		return fmt.Errorf("meta.json has %d entries of features of type %s; the number must be 0 "+
-			"or more, and only sparse types have entries", t.Entries, t.FeatureType)
+		return fmt.Errorf("meta.json gives %d as the number of feature entries of type %s; it "+
+			"must not be negative, and must be 0 unless the type is sparse",
+			t.Entries, t.FeatureType)
 	case len(t.Names) > 0 && len(t.Names) != t.Features:
 		return fmt.Errorf("%w: meta.json has %d names, but %d feature columns need one name each",
 			ErrMismatch, len(t.Names),

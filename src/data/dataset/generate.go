@@ -56,8 +56,8 @@ type GenerateOptions struct {
 
 	Stage func(line string) // called with the name of each stage; may be nil
 
-	// number of vertex ranges, whose edges are made one range after the other; if it is 0, the
-	// method fits chooses the number
+	// Number of ranges into which the vertices are cut. The edges of one range are made at a time,
+	// so that they fit in memory. If it is 0, Generate chooses the number.
 	ranges int
 }
 

@@ -151,8 +151,8 @@ func (a arraySource) begin(key string) [][]string {
 	return beginOf(first[:n], cols)
 }
 
-// beginOfOne returns the first numbers of an array of one dimension as texts. For any other array
-// it returns nil.
+// beginOfOne returns the first numbers of an array as texts, if the array has one column. For an
+// array with several columns it returns nil.
 func (a arraySource) beginOfOne(key string) []string {
 	if columns := a.begin(key); len(columns) == 1 {
 		return columns[0]

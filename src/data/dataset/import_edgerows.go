@@ -128,8 +128,8 @@ func (e *edgeSource) placeEdgeRows(g *graph.CSC) ([]float32, error) {
 		why = "links cannot be the task (--split-links)"
 	}
 	if why != "" {
-		return nil, fmt.Errorf("%s: %w: %s if edges have features; leave out that option, or the "+
-			"features, with --ignore", e.options.In, ErrMismatch, why)
+		return nil, fmt.Errorf("%s: %w: %s if edges have features; leave out that option, or "+
+			"leave out the features by --ignore", e.options.In, ErrMismatch, why)
 	}
 	all := mem.Make[float32](len(g.Indices) * cols)
 	times := mem.Make[int32](len(g.Indices))

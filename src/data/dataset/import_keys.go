@@ -220,9 +220,10 @@ const (
 		"vertex for each hyperedge"
 )
 
-// refused maps the names of arrays and columns that change the meaning of a graph to the reason for
-// an error. If a source has such an array or column, the import fails, because without it the
-// result would be another graph. If --ignore names it, the import leaves it out and goes on.
+// refused has the names of arrays and columns that the import cannot read, but that change the
+// meaning of a graph. Each name maps to the text of an error. If a source has an array or column of
+// such a name, the import fails with this error, because without the array the result would be
+// another graph. If --ignore names the array or column, the import leaves it out and goes on.
 var refused = map[string]string{
 	"edge_type": edgeTypes, "edge_types": edgeTypes, "etype": edgeTypes, "etypes": edgeTypes,
 	"edge_reltype": edgeTypes, "relation": edgeTypes, "relations": edgeTypes, "rel": edgeTypes,

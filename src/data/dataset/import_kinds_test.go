@@ -979,8 +979,8 @@ func TestImportKinds(t *testing.T) {
 			tables(path3, "id,y,is_train\n0,a,0\n1,b,1\n2,a,0\n"),
 			func(o *dataset.ImportOptions) { o.Table.Split = "is_train" },
 			want{fault: []string{
-				"column is_train, which --split-column names, holds only 0 and 1",
-				"call it train_mask, and leave --split-column out",
+				"--split-column names column is_train, but this column marks the vertices",
+				"rename it train_mask, and leave out --split-column",
 			}}},
 		{"codes of two lists",
 			tables(path3, "id,y,split\n0,a,0\n1,b,1\n2,a,0\n"), nil,

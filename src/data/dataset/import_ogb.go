@@ -123,8 +123,8 @@ func readOGBBinary(e *edgeSource, raw, path string) error {
 		return err
 	}
 	if len(nodes) != 1 {
-		return fmt.Errorf("%s has %d graphs, but only a node property data set, which is one "+
-			"graph, can be imported",
+		return fmt.Errorf("%s lists %d graphs, but an OGB data set must be of one graph to be "+
+			"imported, as node property data sets are",
 			a.name("num_nodes_list"), len(nodes))
 	}
 	if err := s.setVertices(nodes[0], a.name("num_nodes_list")); err != nil {

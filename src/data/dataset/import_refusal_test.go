@@ -530,7 +530,7 @@ func TestImportRefusals(t *testing.T) {
 		{
 			"a vertex without id",
 			nodes("id,f\na,1\n,2\n"),
-			[]string{"nodes.csv: line 3", "want an id"},
+			[]string{"nodes.csv: line 3", "give an id on one line"},
 		},
 		{"a word among features", nodes("id,f,city\na,1,Bonn\nb,2,Jena\nc,3,Ulm\n"),
 			[]string{

@@ -297,7 +297,7 @@ type otherSplit struct {
 	called bool     // whether the name looks like the name of a split
 	trains bool     // the name has the word train
 	codes  []string // distinct numbers in the column, collected if called is true
-	parts  [3]bool  // lists of the split that the column name refers to
+	parts  [3]bool  // lists of the split whose words the column has
 	lists  graph.Split
 }
 
@@ -422,7 +422,7 @@ func (c *nodeColumns) takeSplits(s *source, o *otherSplits) error {
 	return nil
 }
 
-// words returns how many of the three lists of the split are named by words in the column.
+// words returns how many of the three lists (train, valid, test) occur as words in the column.
 func (c *otherSplit) words() (n int) {
 	for _, has := range c.parts {
 		if has {

@@ -118,9 +118,10 @@ func arrayFile(words []string) string {
 	return ""
 }
 
-// fileOfLabels returns the path if --label gives only one value and that is the path of a file of
-// labels: a .npy file or a text file. Otherwise it returns "". In a graph with types, a file whose
-// name has another ending counts too, if the flag names the type.
+// fileOfLabels returns the value of --label if it is a single one and is the path of a file of
+// labels. Otherwise it returns "". A value with the ending of an array or text table is a path. Any
+// other value is a path if there is such a file. In a graph with vertex types, it is one only if
+// the flag also names the type.
 func (s *source) fileOfLabels() string {
 	words := s.options.Table.Labels
 	if len(words) != 1 {

@@ -68,8 +68,8 @@ func readNodes(s *source, path string) error {
 	held := make([]bool, len(t.Header)) // columns that have a value in some row
 	var odd oddIDs
 	var first []uint64 // with FirstRows: hash of the first row of each vertex
-	// unequal counts repeated rows that differ from the first; codes is true if the split has
-	// numbers
+	// The number of rows that repeat a vertex but differ from its first row (unequal), and whether
+	// the column of the split holds numbers and not only words (codes).
 	unequal, codes := 0, false
 	s.places = make(map[string]graph.VertexID)
 	for n := 0; ; n++ {
@@ -99,7 +99,8 @@ func readNodes(s *source, path string) error {
 				"takes the first row%s", ErrValue, id, s.idColumn, s.noID)
 		}
 		if id == "" || strings.ContainsRune(id, '\n') {
-			return t.Errorf("%w: vertex %.60q: want an id, on one line", ErrValue, id)
+			return t.Errorf("%w: the id %.60q is empty or has a line break; give an id on one line",
+				ErrValue, id)
 		}
 		if len(ids) == graph.MaxVertices {
 			return t.Errorf("there are more than the %d vertices that are supported; leave some "+
@@ -156,9 +157,9 @@ func readNodes(s *source, path string) error {
 			use.why = "0 is train, 1 valid, 2 test"
 			switch part, _ := maskPart(t.Header[c.split]); {
 			case len(p.Test) == 0 && part >= 0:
-				return fmt.Errorf("%s: %w: column %s, which --split-column names, holds only 0 "+
-					"and 1, and by its name it marks the vertices of one list; call it %s_mask, "+
-					"and leave --split-column out",
+				return fmt.Errorf("%s: %w: --split-column names column %s, but this column marks "+
+					"the vertices of one list, as it holds only 0 and 1; rename it %s_mask, and "+
+					"leave out --split-column",
 					path, ErrValue, t.Header[c.split], graph.SplitNames[part])
 			case len(p.Test) == 0:
 				s.note("column %s of %s holds only 0 and 1, which are taken as train and valid; "+

@@ -49,8 +49,8 @@ func (in *importer) misnamed(word string) string {
 		strings.Join(in.known, ", "))
 }
 
-// expect notes the columns that a flag about edges names for all relations. If no edge table has
-// such a column, that is an error.
+// expect records the columns that a flag about edges names for all relations. If in the end no edge
+// table has such a column, the import fails.
 func (g *graphSource) expect(flag string, words, known []string) {
 	in := importer{own: map[string]bool{}}
 	for _, w := range in.choose(flag, words, known) {

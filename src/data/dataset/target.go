@@ -61,9 +61,10 @@ func Begin(dir string) (tmp string, err error) {
 // process holds a lock on the file. The file gets its name only after it is written and locked.
 const aliveFile = ".alive"
 
-// MakeBeside makes a temporary directory beside path, with the permissions that the umask leaves.
-// It removes temporary directories that dead processes of this node left there. The caller calls
-// finished, which releases the lock, before it renames the directory.
+// MakeBeside makes a temporary directory in the same directory as path, with the permissions that
+// the umask leaves. It removes the temporary directories that dead processes of this node left
+// there. Before the caller renames the new directory, it must call the returned function finished,
+// which releases the lock on the directory.
 func MakeBeside(path string) (tmp string, finished func(), err error) {
 	removeDead(path)
 	for {

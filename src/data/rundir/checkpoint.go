@@ -298,7 +298,8 @@ func unseal(text []byte) ([]byte, error) {
 }
 
 func altered(is, was string) error {
-	return fmt.Errorf("its XXH64 is %s, but %s was written, so the file was altered", is, was)
+	return fmt.Errorf("the file was altered: its XXH64 is %s, but when it was written it was %s",
+		is, was)
 }
 
 // errFormat is the error about a checkpoint that is undamaged, but has another format.

@@ -320,7 +320,7 @@ func (m *Meta) check() error {
 	}
 	for _, sizes := range splitsOf(m) {
 		if len(sizes) != m.Parts {
-			return fmt.Errorf("%w: there are %d parts, but %d parts have sizes of splits",
+			return fmt.Errorf("%w: there are %d parts, but sizes of splits are listed for %d parts",
 				ErrMismatch, m.Parts, len(sizes))
 		}
 		for k, s := range sizes {

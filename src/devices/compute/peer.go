@@ -33,9 +33,9 @@ type PeerDevice interface {
 	Follow(e Event)
 	Await(e Event)
 
-	// AddSlices sets sum[i] to s_0[i] + s_1[i] + ... in this order, on the comm stream. The array
-	// slices has slices as long as sum, and s_r is its r-th slice. An exception is s_rank, which is
-	// sum itself.
+	// AddSlices sets sum[i] to s_0[i] + s_1[i] + ... in this order, on the comm stream. Here s_r is
+	// the slice of rank r, an array as long as sum. The slice of this rank is in sum, and those of
+	// the other ranks are in the array slices, beginning at r times the length of sum.
 	AddSlices(sum, slices []float32, rank int)
 
 	// FindLinks loads the library for links (NCCL) and returns its version. NewLinkID makes the id

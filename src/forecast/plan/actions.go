@@ -403,8 +403,8 @@ func writeFile(path string, write func(*bufio.Writer)) error {
 const latency = 25e-6
 
 // latencyFactors are the factors by which SimGrid multiplies a link's latency (its setting
-// smpi/lat-factor). A factor holds for messages of at least the given bytes. The constant window is
-// the number of bytes that a flow of SimGrid may have on the way (its setting network/TCP-gamma).
+// smpi/lat-factor). A factor holds for messages of at least the given bytes. The window is the
+// largest number of bytes that a SimGrid flow may have in flight (its setting network/TCP-gamma).
 var latencyFactors = []struct {
 	bytes  int
 	factor float64

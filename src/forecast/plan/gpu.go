@@ -61,8 +61,8 @@ type minibatchOnDevice struct {
 	blocks float64 // bytes of blocks, vertices, labels
 	// bytes of input rows, references and the input block, or of an input made by the host
 	inputs float64
-	rows   float64 // bytes of rows read from this node's memory, by host or device
-	copied float64 // rows that a host thread reads
+	rows   float64 // number of input rows that are on no device
+	copied float64 // number of rows that a host thread reads
 	onHost bool    // the host makes the input
 	read   float64 // bytes that the device reads and writes to make the input
 }
@@ -173,12 +173,12 @@ func (p *planner) lookAtDraws(t *Traffic) error {
 	return nil
 }
 
-// onCard reports whether a device draws.
+// onCard reports whether the GPU draws the minibatches, and not the host.
 func (p *planner) onCard() bool { return p.draws != nil && p.draws.On == parallel.DrawDevice }
 
-// drawnTopology returns the bytes that rows leave to the topology on a device that also holds the
-// parameters: 0 if the host draws, unless for sums or for want of memory for minibatches, which a
-// run finds out later.
+// drawnTopology returns the bytes of a device's memory that are left free for the topology, when
+// rows are placed there. It returns 0 if the host is known to draw at this point. That the host
+// must draw because of sums, or because minibatches lack memory, is found out only later.
 func (p *planner) drawnTopology(parameters int64) int64 {
 	if on := p.job.DrawOn; on != parallel.DrawDevice && on != parallel.DrawAuto || p.forward ||
 		parallel.HostDraws(&p.job.Spec) != "" {
@@ -192,8 +192,8 @@ func (p *planner) drawnTopology(parameters int64) int64 {
 	return topology
 }
 
-// ifDrawnThere completes p.draws by the step of a job whose device draws though this one's does
-// not.
+// ifDrawnThere sets the times of a step in p.draws to those of the same job with a device that
+// draws, even if the host draws in this job.
 func (p *planner) ifDrawnThere(t *Traffic, r *Rates, x *Times) error {
 	d := p.draws
 	if d == nil || d.Auto == parallel.DrawHost {
@@ -723,10 +723,11 @@ func withRoom(bytes float64) int64 { return int64(bytes * 5 / 4) }
 
 // onGPU is the mean upload of a step to a rank's device: the largest of the analysed ranks.
 type onGPU struct {
-	// bytes that go over the bus, and bytes that the device moves to make the input
+	// bytes sent over the bus (up), and bytes that the device reads and writes to make the input
+	// (read)
 	up, read float64
-	copied   float64 // rows that the host reads
-	missing  float64 // rows that are on no device
+	copied   float64 // number of rows that the host reads
+	missing  float64 // number of rows that are on no device
 }
 
 // lookAtDevice sets the uploads to the devices.

@@ -18,9 +18,9 @@ import (
 // for themselves.
 type nodeShares map[int]perKind
 
-// rankShares returns the shares of the node of rank r. If sums is set, they are the shares for the
-// rows that travel besides sums; otherwise owners send rows only. The settings c give the
-// capacity of one rank's cache.
+// rankShares returns the shares of the node of rank r. The settings c give the capacity of one
+// rank's cache. If the flag `sums` is true, owners send sums in place of some rows, and the shares
+// are for the other rows. If it is false, owners send only rows.
 func (n *nodeShares) rankShares(p *planner, r *rankPlan, c *policy.Settings,
 	sums bool) (perKind, error) {
 	if *n == nil {
@@ -40,7 +40,7 @@ func (n *nodeShares) rankShares(p *planner, r *rankPlan, c *policy.Settings,
 	return share, err
 }
 
-// sumsShare computes the shares of a node of ranks [lo,hi) if owners add rows. It counts the rows
+// sumsShare computes the shares of a node of ranks [lo,hi) if owners sum rows. It counts the rows
 // that travel besides sums, over some minibatches of each rank.
 func (p *planner) sumsShare(lo, hi int, c *policy.Settings) (perKind, error) {
 	each := make([]*accesses, hi-lo)
@@ -370,7 +370,7 @@ func (w *wanted) free() {
 }
 
 // wantedOf samples n minibatches of each rank of the node, and returns what the ranks want from
-// rank r. If sums is set, owners add rows, and it also returns the sums of rank r.
+// rank r. If sums is set, owners sum rows, and it also returns the sums of rank r.
 func (p *planner) wantedOf(r *rankPlan, n int, sums bool) (w *wanted, own fetch, err error) {
 	w = new(wanted)
 	ranks := p.job.Neighbours(r.rank)

@@ -217,7 +217,8 @@ func (p *planner) learned() *Shuffles {
 		ids := r.mean(func(s *shape) float64 { return float64(s.learns.ids) })
 		bytes := rows*parallel.BetweenBytes(m.Learned) + ids
 		shared, size := (rows-sums)*(1-r.learnedOnce), float64(4*m.Learned)
-		// If the node fetches as one, its exchange requests the rows by ids of its own.
+		// If the ranks of a node fetch as one, a second exchange requests the rows for them, and
+		// sends ids in addition to those counted above.
 		if bytes -= shared * size; p.job.FetchesAsNodes() {
 			bytes += (rows - sums - shared) * exchange.IDBytes
 		}

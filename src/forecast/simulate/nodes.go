@@ -436,7 +436,7 @@ func (n *node) countShared(turn []*minibatch) error {
 	return nil
 }
 
-// placedSums is for static caches that the ranks divide, if owners add rows. It notes what the k-th
+// placedSums is for static caches that the ranks divide, if owners sum rows. It notes what the k-th
 // rank lacks of its current minibatch.
 func (n *node) placedSums(k int) {
 	c := n.ranks[k]
@@ -464,7 +464,7 @@ func (n *node) placedSums(k int) {
 	}
 }
 
-// boughtSums is for dynamic caches that the ranks divide, if owners add rows. It lists the rows of
+// boughtSums is for dynamic caches that the ranks divide, if owners sum rows. It lists the rows of
 // the k-th rank's current minibatch that would travel if no buyer held any row. The caches decide
 // about these rows. It also counts the sums.
 func (n *node) boughtSums(k int) {
@@ -556,7 +556,7 @@ func (n *node) merge(t *tally) {
 	}
 }
 
-// addBytes adds the bytes of the rows and their ids, if owners add rows.
+// addBytes adds the bytes of the rows and their ids, if owners sum rows.
 func (n *node) addBytes(d *trace.Counters) {
 	if !n.job.Sums {
 		return
@@ -723,12 +723,13 @@ func (n *node) settle(r *Result) {
 	}
 }
 
-// settlePlaced counts a static cache that the ranks of the node divide.
+// settlePlaced adds to the tally t what a static cache does that the ranks of the node divide: how
+// many rows it holds, and where the node's reads find their rows.
 func (n *node) settlePlaced(which, size int, t *tally) {
 	place := n.shared[n.ranks[0].rank][which][size]
 	for self, c := range n.ranks {
 		t.filled += int64(len(place.Held(self)))
-		if n.job.Sums { // minibatch by minibatch
+		if n.job.Sums { // reads were counted minibatch by minibatch
 			continue
 		}
 		device, slot := place.Lookup(self)

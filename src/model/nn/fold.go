@@ -7,9 +7,10 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Folding saves work in the input layer of a relational model. Without folding, rows are first
-// multiplied by the map of their vertex type, and the means of the results by the weights of a
-// relation. But both steps together are one linear map of the means of the unmapped rows:
+// Folding saves multiplications in the input layer of a relational model. Without folding, the
+// layer multiplies each row by the map of its vertex type. Then it multiplies the means of the
+// mapped rows by the weights of a relation. But both multiplications together are one linear map of
+// the means of the unmapped rows:
 //
 //	z = W_r (P_t x + b_t) + b  =  (W_r P_t) x  +  (W_r b_t + b)
 //	x    mean of rows of type t, [Features[t]]; P_t, b_t: map of the type; W_r, b: the relation's

@@ -57,7 +57,8 @@ type LearnedOptions struct {
 	Unread Unread
 }
 
-// Unread says what evaluation reads as the row of a vertex that no minibatch of training has read.
+// Unread says which row evaluation reads for a vertex whose learned row no training minibatch has
+// read.
 type Unread string
 
 // The values of Unread.

@@ -42,9 +42,9 @@ func (g *relationHeads) Needs() Needs {
 	return Needs{Sources: true, Transposed: true, Relations: Paired}
 }
 
-// weightsOf, vectors and biasesOf each declare a kind of parameters, which has one parameter for
-// each relation. The parameters that vectors declares have a vector for each head, by which the
-// head scores edges.
+// weightsOf declares a weight matrix for each relation, and biasesOf a bias for each relation. The
+// method vectors declares, for each relation, one vector for each head, by which the head scores
+// edges.
 func (g *relationHeads) weightsOf(suffix string) []Param {
 	return g.each(suffix, func(name string) Param { return glorot(name, g.cols(), g.in) })
 }

@@ -255,8 +255,8 @@ func (g *group) leave(worldRank int) {
 func (g *group) checkLeft(s *meeting, p *post) {
 	for r := range g.left {
 		if g.left[r] && g.next[r] <= s.number {
-			g.world.Abort(fmt.Errorf("%w: rank %d is in %s, but rank %d has returned without it "+
-				"(operation %d of communicator %d)",
+			g.world.Abort(fmt.Errorf("%w: rank %d is in %s, but rank %d has returned without "+
+				"calling it (operation %d of communicator %d)",
 				ErrMismatch, p.rank, p.kind, r, s.number, g.id))
 			return
 		}

@@ -179,8 +179,8 @@ func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 	}
 }
 
-// fails records that the argument rank is about to report why it ends the job. It passes this on to
-// all peers except the peer from, which sent it.
+// fails records that a rank is about to report why it ends the job. It passes this news on to all
+// peers except the one that sent the news (`from`; nil if this rank itself fails).
 func (m *Mates) fails(rank int, from net.Conn) {
 	m.over.Store(true)
 	m.mu.Lock()

@@ -48,8 +48,8 @@ func columnsOf(g *graph.CSC, c *graph.Columns) (m columns) {
 // width returns the number of columns.
 func (m *columns) width() int { return len(m.Indptr) - 1 }
 
-// each calls the function f for every column of v. The argument t of f is the probability that v,
-// if it draws in this hop, draws a given in-neighbour of the column.
+// each calls f for every column of v. It passes the column and a probability (`t`): if v draws in
+// this hop, it draws each in-neighbour of the column with this probability.
 func (m *columns) each(d draws, hop, v int, f func(column int, t float64)) {
 	if m.Plain() { // without this branch BenchmarkVIP is a seventh slower
 		f(v, transition(d.fanouts[hop], int(m.Indptr[v+1]-m.Indptr[v])))
@@ -62,8 +62,8 @@ func (m *columns) each(d draws, hop, v int, f func(column int, t float64)) {
 	}
 }
 
-// spread turns the values w [N] of the vertices into values [C] of the columns: every column gets
-// the value of its vertex. The returned function frees the memory of the result.
+// spread turns values of the vertices (w [N]) into values of the columns [C]. Every column gets the
+// value of its vertex. The returned function frees the memory of the result.
 func (m *columns) spread(w []float32) (of []float32, free func()) {
 	if m.owners == nil {
 		return w, func() {}

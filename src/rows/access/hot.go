@@ -25,8 +25,8 @@ func (m *Graph) OwnParts(part []int32, train [][]graph.VertexID, batch int,
 	fanouts []int) ([]float32, error) {
 	n := m.in.NumVertices()
 	if len(part) != n {
-		return nil, fmt.Errorf("access: own parts: the parts have %d vertices, but the graph has "+
-			"%d",
+		return nil, fmt.Errorf("access: own parts: part numbers are given for %d vertices, but "+
+			"the graph has %d vertices",
 			len(part), n)
 	}
 	if batch < 1 {

@@ -95,9 +95,9 @@ func (l *slots) check(index *Index) (unbooked int, err error) {
 	return unbooked, nil
 }
 
-// checkUses returns an error if a slot that a use waits for does not hold the row of that use, or
-// if the index does not lead to the last use of a vertex. The function entryAt returns the index
-// entry of the use at a position.
+// checkUses returns an error if a use waits for a slot that holds the row of another vertex, or if
+// the index does not lead from a vertex to its last use. The function entryAt returns the entry of
+// the index for the use at a position.
 func (l *slots) checkUses(index *Index, tail, head uint32, ids []graph.VertexID, slot []int32,
 	entryAt func(at uint32) int32) error {
 	mask := uint32(len(ids) - 1)

@@ -179,9 +179,9 @@ func (r *Reuse) occupied(age, window int) (rows float64) {
 	return rows
 }
 
-// missed returns how many rows a minibatch reads, on average over the run, that were last read more
-// than age minibatches ago. The first minibatches of the run, whose number is the argument known,
-// miss nothing.
+// missed returns how many of the rows that a minibatch reads were last read more than age
+// minibatches ago. The result is the average over the minibatches of the run. The first minibatches
+// of the run miss nothing; their number is `known`.
 func (r *Reuse) missed(known, age, run int) (reads float64) {
 	r.each(func(n float64, g gap) {
 		unread, sum := g.over(age)

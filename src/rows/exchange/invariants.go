@@ -19,8 +19,9 @@ func (x *Exchange) check(p *Plan) error {
 		room = p.bought.room
 	}
 	if numbers != len(p.askIDs) || rows*x.unit != room {
-		return fmt.Errorf("exchange: %d words and %d units are asked for; there are %d words and "+
-			"room for %d bytes", numbers, rows, len(p.askIDs), room)
+		return fmt.Errorf("exchange: the counts of the requests add up to %d words of ids and %d "+
+			"units of rows, but %d words are listed, and the receive buffer has %d bytes",
+			numbers, rows, len(p.askIDs), room)
 	}
 	landed := map[compute.RowRef]bool{}
 	land := func(at compute.RowRef) error {

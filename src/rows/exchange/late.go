@@ -59,12 +59,12 @@ func (x *Exchange) Slot(p *Plan, i int) int {
 	return ref.Row()
 }
 
-// Received returns what p receives as a matrix of numbers, one row for each row and sum. The reader
-// writes what it returns into this matrix, and StartBack sends it.
+// Received returns the bytes that p receives, as a matrix with one row for each received row and
+// sum. The reader overwrites this matrix with what it sends back, and StartBack sends it.
 func (p *Plan) Received() compute.Matrix { return p.numbers(p.received) }
 
-// Returned returns the bytes that StartBack has received, as a matrix with one row for each row and
-// sum that others ask for.
+// Returned returns the bytes that StartBack has received. They form a matrix with one row for each
+// row and sum that other ranks have requested from this rank.
 func (p *Plan) Returned() compute.Matrix { return p.numbers(p.sent) }
 
 func (p *Plan) numbers(of []byte) compute.Matrix {
@@ -76,7 +76,7 @@ func (p *Plan) numbers(of []byte) compute.Matrix {
 // made while minibatches are prepared, so that a training step only has to copy rows and compute
 // sums.
 type Late struct {
-	// Rows and members of sums that ranks ask for, as row numbers of this rank.
+	// Rows and members of sums that ranks ask for, as row indices of this rank.
 	own []int32
 	// [K+1] index of the first row or sum that each rank asks for, counted among all that ranks ask
 	// for.
@@ -87,8 +87,8 @@ type Late struct {
 	// a segment of several. The members are in the order of own.
 	all  serving
 	some [2]serving // [0]: the early rows and sums; [1]: the late ones
-	// The field serve is about what others ask of this rank, the field read about what this rank
-	// asks of others.
+	// Rows and sums that other ranks request from this rank (serve), and those that this rank
+	// requests from others (read).
 	serve, read halves
 
 	on     *Plan

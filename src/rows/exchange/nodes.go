@@ -173,35 +173,43 @@ func (m *message) swap(p *Plan) {
 
 // purchase is what a plan wants from buyers, and what its rank buys.
 type purchase struct {
-	own   message // the one of this rank's own message and the buyer's that is not in the plan
+	// A plan has two messages to owners: that of this rank itself, and that of this rank as buyer.
+	// The plan has one of them, and this field has the other.
+	own   message
 	early []int32 // places in own.askIDs of early rows
 
-	// [L] for each rank of the node: number of counts sent and received, of ids sent and received,
-	// and units of rows received and sent.
+	// [L] For each rank of the node: number of counts sent to it (toldTo) and received from it
+	// (toldBy), number of ids sent to it (wants) and received from it (wanted), and units of rows
+	// received from it (comes) and sent to it (passes).
 	toldTo, toldBy, wants, wanted, comes, passes []int
-	// Rows wanted from each owner: sent, by buyer; received, by rank.
+	// Numbers of rows that are wanted from each owner. The counts are those that this rank sends to
+	// buyers, one buyer after another. The counts told are those that it receives, from one rank of
+	// the node after another.
 	counts, told []int64
-	// Ids that ranks want, by rank; then their indices in the union.
+	// Ids that ranks of the node want from this rank, rank by rank. Merge replaces each id by its
+	// index in the union.
 	ids []int32
-	// [U] the rows that ranks want, each once, by owner; and how many there are of each owner [K].
+	// [U] The rows that ranks want, each once, owner by owner.
 	union []graph.VertexID
-	each  []int
+	each  []int // [K] number of rows of the union that each owner has
 	// [U] where this rank receives each row of the union, in units. A row that it has kept in slot
 	// s of the buffer has ^s instead.
 	start []int64
 	// [U] units of each row; start and size are empty if all rows have one size and none is kept.
 	size []int32
 
-	// Of a buyer that keeps rows: where misses, in the order of the union, and early rows are
-	// received, in units; early rows by owner; and the bytes that this rank is to receive.
+	// The following four are set only if this buyer keeps rows. Where it receives the rows of the
+	// union that the cache lacks, in the order of the union (missAt), and the early rows (earlyAt),
+	// in units.
 	missAt, earlyAt []int64
-	earlyBy         []int32
-	room            int
-	// Rows, in the order in which ranks want them.
+	earlyBy         []int32 // indices of the early rows, owner by owner
+	room            int     // bytes that this rank itself is to receive
+	// Rows that this buyer passes on, in the order in which ranks want them.
 	sent []byte
 
-	// A bit for each wanted row: 1 if it was fetched for the rank that wants it. Each rank begins a
-	// new byte. If buyers keep rows, there follow as many bits that are 1 if the buyer had the row.
+	// A bit for each wanted row: 1 if it was fetched for the rank that wants it. The bits of each
+	// rank begin at a new byte. If buyers keep rows, a second bit for each wanted row follows these
+	// bits: 1 if the buyer had the row.
 	firsts, fetched        []byte
 	firstBytes, fetchBytes []int
 
@@ -393,12 +401,13 @@ func (x *Exchange) merge(p *Plan, f *finder, owner, k int) error {
 	return nil
 }
 
-// Wanted returns the rows that ranks of the node want of this rank, each once, after Merge.
+// Wanted returns the rows that ranks of the node want this rank to buy, each row once. It may be
+// called after Merge.
 func (p *Plan) Wanted() []graph.VertexID { return p.bought.union }
 
-// Buy is the second half of Unite: it lists what to ask of each owner. slot [len(p.Wanted())] says
-// which rows are in Options.Buffer, as Wants.Slot does; early rows are bought too. Both are nil
-// unless buyers keep rows.
+// Buy is the second half of Unite. It lists the rows to request from each owner. The array slot has
+// an entry for each row of p.Wanted, which says where the row is in Options.Buffer, as Wants.Slot
+// does. The rows of the list early are bought too. Both are nil unless buyers keep rows.
 func (x *Exchange) Buy(p *Plan, slot []int32, early []graph.VertexID) {
 	b, w := x.node, &p.bought
 	numbers := len(w.union) + len(early)

@@ -9,9 +9,9 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// The ranks of a group divide among themselves all rows that any of them reads, so that no row is
-// fetched twice for the group. Each rank plans and fetches the rows of its share, and passes them
-// on to the ranks of the group that read them.
+// If several ranks of a group read the same row, only one of them fetches it. For this, the rows
+// that the group reads are divided into shares, one share for each rank. Each rank plans and
+// fetches the rows of its share. Then it passes each row on to the ranks of the group that read it.
 //
 //	ids planned       [ own 0 .. n | read only by others ]
 //	Relay             Of = [ own 0 .. n | passed on by others ]     rows passed on: Tables[P+2]
@@ -42,10 +42,10 @@ type relayed struct {
 	got  []byte // [R, rowBytes] rows that other ranks pass on
 }
 
-// Share is called before Request if owners send sums. It tells Request what Relay and Collect will
-// be given later: own is the argument count of Relay, ids is its argument ids, and at is the
-// argument at of Collect. Share returns the part of each of the rank's own vertices and then of
-// each vertex in ids. The result is valid until the next call.
+// Share is called before Request if owners send sums. It tells Request the arguments of later
+// calls: the number of vertices (`own`) and the list of vertices (`ids`) that Relay will get, and
+// the positions (`at`) that Collect will get. Share returns the part of each of the rank's own
+// vertices and then of each vertex in the list. The result is valid until the next call.
 func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []uint16 {
 	r := &p.relayed
 	r.own, r.read = own, at
@@ -60,10 +60,10 @@ func (x *Exchange) Share(p *Plan, own int, ids []graph.VertexID, at []int32) []u
 	return r.parts
 }
 
-// Relay turns p, after Plan or Request, into a plan for the vertices that the rank itself reads.
-// These are the first vertices of p (the argument count is their number) and then the vertices ids,
-// whose rows other ranks of the group pass on. If a vertex of ids is not in the graph, the error
-// wraps graph.ErrVertexRange.
+// Relay turns the plan p into a plan for the vertices that this rank itself reads. It is called
+// after Plan or Request. The vertices are the first ones of p (their number is `count`), followed
+// by a list of vertices (`ids`) whose rows other ranks of the group pass on. If a vertex of the
+// list is not in the graph, the error wraps graph.ErrVertexRange.
 func (x *Exchange) Relay(p *Plan, count int, ids []graph.VertexID) error {
 	r := &p.relayed
 	r.own = count
@@ -86,8 +86,8 @@ func (x *Exchange) Relay(p *Plan, count int, ids []graph.VertexID) error {
 	return nil
 }
 
-// Collect copies the rows that other ranks read. The argument at has the positions of these rows
-// among all planned vertices. Call it once the request of StartRows is complete. If there is a
+// Collect copies the rows that other ranks read. The positions of these rows among all planned
+// vertices are given (`at`). Call it once the request of StartRows is complete. If there is a
 // Buffer, it also copies the rows that this rank reads from the Buffer, so that Keep may overwrite
 // them there.
 func (x *Exchange) Collect(p *Plan, at []int32) {

@@ -65,7 +65,8 @@ type Policy struct {
 	// Counts says that the ranking depends on the seed and the epochs of the run.
 	Counts bool
 
-	// Foresees says that the policy samples minibatches of the run itself before they train.
+	// Foresees says that the policy knows in advance which rows the minibatches of the run read,
+	// because they are sampled ahead of training.
 	Foresees bool
 
 	// Fanouts says that the policy is computed from fanouts. It is therefore refused for kinds of

@@ -148,8 +148,8 @@ func (w *blocksWriter) open(spec job.Spec) (err error) {
 			w.Shards.Dir, w.Shards.Task)
 	}
 	if spec.Locality.Favours() {
-		return errors.New("with sample.locality minibatches depend on which rows each rank of a " +
-			"run holds; set sample.locality=1")
+		return errors.New("blocks does not support sample.locality, because with it minibatches " +
+			"depend on which rows each rank of a run holds; set sample.locality=1")
 	}
 	spec.Ranks, spec.RanksPerNode = w.Ranks, w.RanksPerNode
 	if w.job, err = session.NewJob(w.Shards, spec); err != nil {

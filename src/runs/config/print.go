@@ -88,7 +88,8 @@ func Markdown() string {
 	return b.String()
 }
 
-// pageHead uses ' in place of Markdown's backtick.
+// pageHead is the beginning of the page about the run config. It is written with ' in place of the
+// backtick of Markdown, which this kind of Go string cannot contain.
 var pageHead = strings.ReplaceAll(`# The run config
 
 <!-- Made by 'make docs' from src/runs/config/table.go: change it there. -->

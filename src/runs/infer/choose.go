@@ -21,7 +21,7 @@ type chosen struct {
 	rows []int32
 	// [parts+1] first vertex of each part of the graph, and then the number of vertices
 	offsets []int64
-	// this rank owns the chosen vertices from number lo to number hi-1
+	// positions [lo,hi) of this rank's own vertices among all chosen vertices
 	lo, hi int
 }
 

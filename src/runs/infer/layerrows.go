@@ -57,8 +57,8 @@ func makeLayerRows(dir string, rows, cols, block int, of compute.Elements) (r la
 		}
 	}
 	if err != nil {
-		return layerRows{}, fmt.Errorf("hidden rows in run.scratch_dir %s: %w; give a "+
-			"directory with more room (a run that was training goes on with --resume)", dir, err)
+		return layerRows{}, fmt.Errorf("no file for hidden rows in run.scratch_dir %s: %w; give a "+
+			"directory with more room, and continue a training run with --resume", dir, err)
 	}
 	r.file.ReadAtRandom() // neighbours may be anywhere
 	r.bytes = r.file.Bytes()

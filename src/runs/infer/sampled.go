@@ -21,7 +21,7 @@ func (s Passes) evalKey(epoch, part, chunk int) sample.Key {
 	return sample.Key{Seed: s.Job.Seed ^ evalSalt, Epoch: epoch, Step: chunk, Stream: part}
 }
 
-// Sampled runs minibatches of the given vertices of own parts through the training pipeline,
+// Sampled runs minibatches of given vertices of this rank's parts through the training pipeline,
 // forward only. It calls the function visit with every minibatch and its logits, which are in host
 // memory and valid during the call. With a look-ahead cache it uses a temporary pipeline, because
 // minibatches of the next epoch occupy the slots of the training pipeline. The random draws of a

@@ -45,8 +45,8 @@ func Write(runs []*Run, dir string) error {
 	for _, name := range []string{MarkdownFile, RunsFile, EpochsFile, StepsFile} {
 		_, none := os.Lstat(filepath.Join(dir, PageFile))
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil && none != nil {
-			return fmt.Errorf("report: %s holds no report but a file %s, which would be "+
-				"replaced; choose "+
+			return fmt.Errorf("report: directory %s has no earlier report, but it has a file "+
+				"%s, which the report would replace; choose "+
 				"another directory", dir, name)
 		}
 	}

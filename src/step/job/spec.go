@@ -60,7 +60,7 @@ type Spec struct {
 
 	Cache policy.Settings
 
-	Sums    bool // owners add rows for other ranks if only the sum is read
+	Sums    bool // owners sum rows for other ranks if only the sum is read
 	TrySums bool // a run may set Sums to false before the first step, if sums do not pay
 
 	AsNodes  bool // ranks of a node fetch as one; see Job.FetchesAsNodes

@@ -64,8 +64,8 @@ func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	}
 	switch {
 	case o.Shuffles == ShuffleDirect && queue == nil && o.Gradients != nil && o.Comm.Size() > 1:
-		return nil, fmt.Errorf("%w as compute.shuffles=direct requires, because rows would "+
-			"travel in the same way as gradients, which travel by %s; set compute.shuffles=auto, "+
+		return nil, fmt.Errorf("%w, but compute.shuffles=direct needs links: it sends rows by "+
+			"the transport of gradients, which is %s in this job; set compute.shuffles=auto, "+
 			"or set compute.gradients to nccl or mpi and leave out train.gradient_dtype=bf16",
 			ErrTransport,
 			o.Gradients.Transport())

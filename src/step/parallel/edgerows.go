@@ -123,8 +123,9 @@ func EdgePositions(ids []graph.VertexID, s *sample.Minibatch, t *sample.Topology
 func position(t *sample.Topology, u, v graph.VertexID) (int64, error) {
 	at := t.Graph.FindBy(graph.Link{Source: u, Target: v}, t.Original)
 	if at < 0 {
-		return 0, fmt.Errorf("the sampled edge from vertex %d to %d is not found among the "+
-			"in-edges, which must ascend by the ids of the dataset; run `halognn check` on it",
+		return 0, fmt.Errorf("the sampled edge from vertex %d to %d is not among the "+
+			"in-edges of its target, which must be sorted by the ids of the dataset; run "+
+			"`halognn check` on the parts",
 			t.Original[u], t.Original[v])
 	}
 	return at, nil

@@ -83,8 +83,8 @@ func (q *stepQueue) close() error {
 	return errors.Join(errs...)
 }
 
-// Queues reports whether Queue can replace Step. The result is the same on all ranks. With a Probe
-// it cannot, because then the host has to wait for the kernels that the Probe measures.
+// Queues reports whether Queue can replace Step. The result is the same on all ranks. It is false
+// with a Probe, because then the host has to wait for the kernels that the Probe measures.
 func (s *Strategy) Queues() bool { return s.queue != nil && !s.queue.device.HasProbe() }
 
 // Queue does what Step does, without waiting for the device. The phases measure how long the host

@@ -86,7 +86,7 @@ func Check(s *job.Spec) error {
 	return errors.Join(errs...)
 }
 
-// WithoutSums says why owners cannot add rows for others; "" if they can.
+// WithoutSums says why owners cannot sum rows for others; "" if they can.
 func WithoutSums(s *job.Spec) string { return firstOf(sumsRefuse(s)) }
 
 // WithoutNodes says why ranks of a node cannot fetch as one; "" if they can.
@@ -294,7 +294,7 @@ func pushPullRefuses(s *job.Spec) []clash {
 	}
 }
 
-// adding names the kinds whose input layer adds rows.
+// adding names the kinds whose input layer sums rows.
 func adding(s *job.Spec) string {
 	if s.Model.Schema.Typed() {
 		return "model.kind=rgcn or sage"

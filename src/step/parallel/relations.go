@@ -294,7 +294,7 @@ func (r *related) free() {
 //
 // in this order. It reads means if means and own rows together are not more than the sources, or if
 // the rows of all types are folded (nn.Folding). Both conditions depend only on the minibatch. Then
-// fewer rows are made and mapped, and owners may add them (docs/design/26-sums.md).
+// fewer rows are made and mapped, and owners may sum them (docs/design/26-sums.md).
 type averaged struct {
 	of      []bool  // [T] whether the type is averaged
 	indptr  []int64 // index pointers of the rows of averaged types, type by type
@@ -306,9 +306,11 @@ type averaged struct {
 	ends    [][]int32 // nn.Hop.TypeEnds; only if folds is set
 }
 
-// ofType counts the rows that the input layer reads of a type.
+// ofType describes the rows of one vertex type that the input layer reads.
 type ofType struct {
-	means, edges, own int // number of means (if averaged), of their edges, and of destinations
+	// number of means over sources of the type, of edges in these means, and of destinations of the
+	// type
+	means, edges, own int
 	row, first        int // next row and first row of the type in indptr
 	edge              int // next place in indices
 	x                 int // first row of the type among all rows that are read

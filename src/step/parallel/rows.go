@@ -249,8 +249,8 @@ type deciding struct {
 	// Whether the policy looks ahead. If so, the first stage that is not local is the stage
 	// "decide" or, if ranks of a node divide caches, the stage "wants".
 	looks bool
-	// Buffers for minibatches that are decided and not consumed; empty unless the policy looks
-	// ahead.
+	// Idle sets of buffers. A minibatch has a set from its decision to the end of its training.
+	// There are none unless the policy looks ahead.
 	buffers chan bufferSet
 }
 
@@ -369,7 +369,7 @@ func (d divided) decide(m *Minibatch) error {
 	return nil
 }
 
-// passOn reads the rows of a minibatch, then writes those that stay, in the order of the decisions.
+// passOn copies the rows that ranks want, then caches those to keep, in the order of decisions.
 func (d divided) passOn(f *fetched) Stage {
 	return ordered(trace.Slice, "pass on", nil, func(m *Minibatch) error {
 		f.x.PassOn(&m.Fetch)

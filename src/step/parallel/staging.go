@@ -234,10 +234,10 @@ func (p *stagingPool) growth(m *Minibatch) (g compute.Growth) {
 	return g
 }
 
-// begin makes all buffers that are used at the same time, before the first minibatch is trained. It
-// takes their sizes from this minibatch. If this minibatch also bounds the sizes of later ones, the
-// buffers have room for the largest. Otherwise the first minibatch that bounds the sizes enlarges
-// the buffers that are idle then.
+// begin makes the buffers for all minibatches that are under way at the same time, before the first
+// minibatch is trained. If the sizes of later minibatches are bounded already (g), each buffer gets
+// room for the largest minibatch. Otherwise it gets room for the first one. The first minibatch
+// with bounds then enlarges the buffers that are idle at that time.
 func (p *stagingPool) begin(in *compute.Inputs, g compute.Growth) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// SumCounter counts, for predictions, what travels if owners add rows. It keeps the groups of each
-// minibatch until a cache has decided, and then chooses between rows and sums as the exchange of a
-// run does. Several caches may decide about the same minibatches.
+// SumCounter predicts how many rows and sums a run transfers if owners sum rows. It keeps the
+// groups of a minibatch until a cache has decided which rows it has. Then it chooses between rows
+// and sums as the exchange of a run does. Several caches may decide about the same minibatches.
 type SumCounter struct {
 	needs    nn.Needs
 	topology *sample.Topology

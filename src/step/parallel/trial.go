@@ -192,8 +192,8 @@ type TrialBytes struct {
 	Lent     int64 // additional bytes after its decision
 	Messages int64 // part of these bytes: ids and rows of the frontier, if nothing is cached
 	Strategy int64 // bytes of the strategy, without the minibatches
-	// bytes for choosing between rows and sums, and for merging what ranks of a node want, for each
-	// worker; not in Strategy
+	// bytes that each worker needs to choose between rows and sums, and to merge the rows that
+	// ranks of a node want; Strategy does not include them
 	Choices int64
 }
 

@@ -214,7 +214,7 @@ func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 			"and the job has %d ranks", r.Format, len(r.Ranks), format, j.Ranks)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; write it again with `halognn analyze`", r.path, err)
+		return nil, fmt.Errorf("%s: %w; make the ranking again with `halognn analyze`", r.path, err)
 	}
 	return r, nil
 }
@@ -242,7 +242,8 @@ func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64,
 	for i, v := range ids {
 		if int64(v) < 0 || int64(v) >= r.vertices {
 			mem.Free(held)
-			return nil, 0, fmt.Errorf("%s: vertex %d: %w; write it again with `halognn analyze`",
+			return nil, 0, fmt.Errorf("%s lists vertex %d: %w; make it again with `halognn "+
+				"analyze`",
 				filepath.Join(r.path, idsFile(rank)), v, graph.ErrVertexRange)
 		}
 		held[i] = graph.VertexID(v)
@@ -256,7 +257,7 @@ func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64,
 func first[T npy.Element](path string, n int, dst []T) error {
 	a, err := npy.Map[T](path, n)
 	if err != nil {
-		return fmt.Errorf("%w; write it again with `halognn analyze`", err)
+		return fmt.Errorf("%w; make the ranking again with `halognn analyze`", err)
 	}
 	copy(dst, a.Data)
 	return a.Close()

@@ -18,17 +18,17 @@ import (
 // PeerCost is what reading rows costs where the ranks of a node read each other's caches: means
 // over all ranks, which measure at the same time. "peer_cost" of the cache in summary.json.
 type PeerCost struct {
-	// what `cache.peer_cost` was taken to be: (peer - own) / (far - own), from 0 to 1, to two
+	// the value used for `cache.peer_cost`: (peer - own) / (far - own), from 0 to 1, rounded to two
 	// digits
 	Ratio float64 `json:"ratio"`
-	// seconds to gather a row from the rank's own part of a table in shared memory; with a GPU 0,
-	// because kernels read it in place
+	// seconds to read a row from the rank's own part of a table in shared memory; with a GPU 0,
+	// because kernels read the row in place
 	Own float64 `json:"own_seconds"`
-	// from another rank's part of it; with a GPU, to bring it from that rank's GPU or, if that
-	// cannot be reached, from the host
+	// seconds to read a row from another rank's part of the table; with a GPU, seconds to copy the
+	// row from that rank's GPU or, if that GPU cannot be reached, from the host
 	Peer float64 `json:"peer_seconds"`
-	// to fetch a row from a rank of another node or, with `cache.source: files`, to read it there;
-	// with a GPU, and to bring it there
+	// seconds to fetch a row from a rank of another node or, with `cache.source: files`, to read
+	// the row from a file; with a GPU, this includes the copy to the GPU
 	Far float64 `json:"far_seconds"`
 }
 

@@ -56,7 +56,7 @@ func (c *SumsChoice) compare(perByte float64) {
 // triedSums is the number of a rank's minibatches that are examined.
 const triedSums = 8
 
-// ChooseSums decides whether owners add rows (Job.TrySums), and sets Job.Sums. The argument reason
+// ChooseSums decides whether owners sum rows (Job.TrySums), and sets Job.Sums. The argument reason
 // says why they cannot, and is "" if they can. The choice affects traffic and time, but no number
 // of the training. Collective.
 func (s *Store) ChooseSums(at Position, reason string) (*SumsChoice, error) {

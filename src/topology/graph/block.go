@@ -82,11 +82,11 @@ func (b *Block) Validate() error {
 	return nil
 }
 
-// SelfEdges makes a copy of the block b in which each destination has an edge from itself, before
-// its other in-edges. The argument into receives the copy. Layers in which a vertex is its own
-// neighbour need such edges. The block b must have no edge from a vertex to itself; the edges of
-// datasets are like that. SelfEdges reuses the arrays of the argument into, and allocates only if
-// they are too small. O(E).
+// SelfEdges copies the block b, and gives each destination of the copy an edge from itself, before
+// its other in-edges. Layers in which a vertex is its own neighbour need such edges. The block b
+// must have no edge from a vertex to itself; the edges of datasets are like that. The caller
+// provides the block for the copy (`into`). SelfEdges reuses the arrays of this block, and
+// allocates only if they are too small. O(E).
 func (b *Block) SelfEdges(into *Block) {
 	into.NumSrc, into.NumDst = b.NumSrc, b.NumDst
 	into.Indptr = mem.Grow(into.Indptr, b.NumDst+1)

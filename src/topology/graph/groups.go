@@ -7,7 +7,7 @@ import (
 )
 
 // Grouper sorts the in-edges of each destination by the part that holds the edge's source, the
-// order in which an input layer adds rows. The zero value is ready for use; the arrays are reused.
+// order in which an input layer sums rows. The zero value is ready for use; the arrays are reused.
 type Grouper struct {
 	// [P] used by segment(): first the number of edges from each part, then the position of the
 	// part's next edge; all zero between calls

@@ -35,7 +35,8 @@ type Report struct {
 	CutFraction     float64    `json:"cut_fraction"` // cut edges as a share of all edges
 	// total halo / N: the rows a full-graph layer must fetch, per vertex
 	HaloPerVertex float64 `json:"halo_per_vertex"`
-	// vertices with as many edges as a part has in the mean, or more; no cut can divide them
+	// vertices with at least as many edges as a part has on average; no cut can divide the edges of
+	// one vertex
 	Hubs []Hub `json:"hubs,omitempty"`
 	// where vertices have types
 	Types     []TypeReport `json:"types,omitempty"`

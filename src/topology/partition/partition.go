@@ -180,8 +180,8 @@ func Check(g *graph.CSC, w Weights, o Options) error {
 	}
 	if o.Imbalance != nil && len(o.Imbalance) != len(w.Vertex) {
 		errs = append(errs,
-			fmt.Errorf("the list Options.Imbalance has %d numbers, but %d constraints need one "+
-				"number each, or none", len(o.Imbalance), len(w.Vertex)))
+			fmt.Errorf("Options.Imbalance has %d numbers, but there are %d constraints; give one "+
+				"number for each constraint, or no list", len(o.Imbalance), len(w.Vertex)))
 	}
 	for c, x := range o.Imbalance {
 		if !(x >= 1) {

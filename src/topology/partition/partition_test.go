@@ -234,7 +234,7 @@ func TestCheckNamesEveryFault(t *testing.T) {
 			"1 edge weights for 2 edges"},
 		{"edge weight 0", Weights{Edge: []int32{1, 0}}, Options{Parts: 2}, "edge 1 has weight 0"},
 		{"imbalance without constraint", Weights{}, Options{Parts: 2, Imbalance: []float32{1.1}},
-			"Options.Imbalance has 1 numbers, but 0 constraints"},
+			"Options.Imbalance has 1 numbers, but there are 0 constraints"},
 		{"imbalance below 1", Weights{Vertex: [][]int32{{1, 1, 1}}},
 			Options{Parts: 2, Imbalance: []float32{0.9}}, "imbalance 0.9 of constraint 0"},
 	} {

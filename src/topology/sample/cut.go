@@ -85,7 +85,7 @@ func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *M
 	}
 }
 
-// numTotals returns the number of entries that Totals has if it is not empty.
+// numTotals returns the length of the list Totals of a minibatch, unless that list is left empty.
 func (m *Minibatch) numTotals() (n int) {
 	if len(m.Blocks[0].Ends) == 0 {
 		return m.Blocks[0].NumDst

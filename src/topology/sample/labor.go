@@ -59,7 +59,8 @@ func (s Spec) InJob(steps, streams, ranks, perNode int) Spec {
 // ByNode reports whether draws depend on which ranks form a node.
 func (s Spec) ByNode() bool { return s.Numbered() && s.Numbers.Share == InNodes }
 
-// Common returns how many consecutive streams share numbers, or 0 if vertices have no numbers.
+// Common returns how many consecutive streams draw by the same random numbers of vertices, or 0 if
+// vertices have no random numbers.
 func (s Spec) Common() int {
 	if !s.Numbered() {
 		return 0
@@ -67,7 +68,8 @@ func (s Spec) Common() int {
 	return max(1, s.Numbers.Streams)
 }
 
-// Numbered reports whether vertices have numbers by which destinations draw.
+// Numbered reports whether each vertex has a random number, by which all destinations decide
+// whether to draw that vertex.
 func (s Spec) Numbered() bool {
 	return s.kind() == Labor || s.kind() == Poisson && s.Numbers.Shared
 }

@@ -6,8 +6,8 @@ import (
 	"halognn/src/topology/graph"
 )
 
-// Load is a rank's share of a block that ranks make together (Split), counted on the whole
-// minibatch.
+// Load counts a rank's share of one block, if ranks sample a minibatch together (Split). It is
+// computed from the minibatch of all ranks.
 type Load struct {
 	Destinations, Edges int
 	Cross               int // number of edges from sources of other ranks

@@ -38,10 +38,10 @@ type Options struct {
 	Near        Near    // vertices that Key.Favour makes likelier to be drawn, for each hop
 	ForwardOnly bool    // leave Minibatch.Transposes empty, because only backward reads them
 
-	// Number of bits of a vertex map's values; 0 means the number needed. Tests set it so that
-	// versions wrap.
+	// Number of bits of the values in a vertex map; 0 means the smallest number that suffices.
+	// Tests set it so that versions wrap.
 	valueBits int
-	// largest number of edges of a hop; 0 means the largest that a transpose can number
+	// largest number of edges of a hop; 0 means the largest number that a transpose can index
 	maxEdges    int
 	minParallel int // smallest number of edges of a hop that workers share; 0 means parallelEdges
 }

@@ -47,9 +47,10 @@ func (d *Device) arrays(bytes int) {
 	d.used = 0
 }
 
-// onDevice returns the device address of a host array. If the open staging buffer has sent the
-// array, it returns the address of the copy. If this buffer is complete, it must have the array.
-// Otherwise, or if no buffer is open as in tests, onDevice copies the array and waits for the copy.
+// onDevice returns the device address of an array. An array that the device has drawn is there
+// already. If the open staging buffer has sent the array, the address is that of the copy. If it
+// has not, but has sent all of a minibatch, onDevice panics. Otherwise, or if no buffer is open, as
+// in tests, onDevice copies the array to the device and waits for the copy.
 func onDevice[T int32 | int64 | uint8 | float32](d *Device, x []T) unsafe.Pointer {
 	if len(x) == 0 {
 		return nil

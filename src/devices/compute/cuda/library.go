@@ -98,8 +98,8 @@ func pinning(what string, bytes int, code C.int) error {
 	if code == 0 {
 		return nil
 	}
-	return fmt.Errorf("compute/cuda: pinning %s of host memory for %s: %s; where the job has a "+
-		"limit of memory (--mem), it counts: ask for more, or lower "+
+	return fmt.Errorf("compute/cuda: pinning %s of host memory for %s: %s; pinned memory "+
+		"counts towards the job's memory limit, if it has one: ask for more by --mem, or lower "+
 		"pipeline.depth, sample.batch or sample.fanouts", mega(bytes), what,
 		C.GoString(C.gpu_error(code)))
 }

@@ -14,7 +14,7 @@ import (
 // This does not compile unless a result fits into the room before the scratch memory.
 const _ = uint(alignment - C.sizeof_halognn_cuda_loss)
 
-// Go and the kernels use the same numbers for a queued loss.
+// This does not compile unless Go and the kernels have the same constants for a queued loss.
 var (
 	_ [compute.MostSuspects]struct{} = [C.HALOGNN_SUSPECTS]struct{}{}
 	_ [compute.LossExtras]struct{}   = [C.HALOGNN_EXTRAS]struct{}{}

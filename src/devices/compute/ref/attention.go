@@ -317,7 +317,8 @@ func (d *Device) HeadMax(y, x compute.Matrix) {
 	}
 }
 
-// largestHead returns the index in row of the largest number of column j over all heads.
+// largestHead returns the index in a row at which column j is largest over all heads. Each head has
+// width columns.
 func largestHead(row []float32, width, j int) int {
 	at := j
 	for i := j; i < len(row); i += width {

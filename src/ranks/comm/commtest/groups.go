@@ -94,7 +94,7 @@ func node(c comm.Comm) error {
 
 func freed(c comm.Comm) error {
 	if c.Free() == nil {
-		return fmt.Errorf("the world could be freed")
+		return fmt.Errorf("freeing the communicator of all ranks succeeded; want an error")
 	}
 	for range 3 {
 		made, err := c.Dup()
@@ -105,7 +105,7 @@ func freed(c comm.Comm) error {
 			return err
 		}
 		if made.Free() == nil {
-			return fmt.Errorf("a communicator could be freed twice")
+			return fmt.Errorf("freeing a communicator twice succeeded; want an error")
 		}
 		if made.StartBarrier().Wait() == nil {
 			return fmt.Errorf("a freed communicator could be used")

@@ -102,8 +102,8 @@ func messagesApart(c comm.Comm) error {
 func faultyMessages(c comm.Comm) error {
 	for _, peer := range []int{-1, c.Rank(), c.Size()} {
 		if c.StartSend(nil, peer).Wait() == nil || c.StartRecv(nil, peer).Wait() == nil {
-			return fmt.Errorf("rank %d could exchange a message with rank %d of %d", c.Rank(), peer,
-				c.Size())
+			return fmt.Errorf("rank %d exchanged a message with rank %d of %d; want an error",
+				c.Rank(), peer, c.Size())
 		}
 	}
 	made, err := c.Dup()

@@ -160,8 +160,9 @@ func roundedSum(c comm.Comm) error {
 	return s.Close()
 }
 
-// fastSum allows the library to add the numbers of n ranks in any order. The error of a sum may be
-// up to n rounding errors of a number as large as the sum of all magnitudes.
+// fastSum checks sums of mode SumFast, for which the library may add the ranks' numbers in any
+// order. With n ranks, a sum may be wrong by n rounding errors of a number as large as the sum of
+// all magnitudes.
 func fastSum(c comm.Comm) error {
 	s, err := comm.NewSummer(c, comm.SumOptions{Mode: comm.SumFast})
 	if err != nil {

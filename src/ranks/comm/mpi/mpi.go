@@ -84,7 +84,8 @@ func Run(f func(world comm.Comm) error) error {
 	}
 	Library()
 	deviceMemory = askDeviceMemory()
-	// A panic of the engine is also an error of Run. After it the main goroutine owns MPI.
+	// Contain turns a panic of the engine into an error, and Run returns this error too. The engine
+	// has ended by then, so the main goroutine may use MPI again.
 	if err := mem.Contain(func() error { return theEngine.run(f) }); err != nil {
 		phase.Store(stopped)
 		return err

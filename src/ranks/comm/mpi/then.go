@@ -197,7 +197,8 @@ func (c *cut) firstRows() (rows int) {
 	return rows
 }
 
-// take copies the rows of the first message to rank r into to. It returns the number of bytes.
+// take fills the buffer `to` with the rows of the first message that goes to rank r. It returns the
+// number of bytes of these rows.
 func (c *cut) take(to, rows []byte, rowBytes, r int) int {
 	return copy(to[:int(c.counts[r])*rowBytes], rows[c.first[r]*rowBytes:])
 }

@@ -118,7 +118,7 @@ func KWay(threads int, scratch func() (string, error)) partition.Func {
 				best, least = part, cost
 			}
 			o.Tell("%s, %d threads: %.1f s, %.1f MB of memory, %.1f MB of the graph's file "+
-				"mapped; balancing moved vertices %d times; cut edges of weight %d", name, threads,
+				"mapped; balancing moved vertices %d times; the cut edges weigh %d", name, threads,
 				time.Since(begin).Seconds(), float64(used.private)/1e6, float64(used.files)/1e6,
 				moves, cost)
 			if moves <= n/fewMoves || len(emphasis) == 1 || try == tries-1 {
