@@ -20,7 +20,8 @@ std::mutex one;   // guards the variables below
 bool loaded;      // whether cublas has the functions of a library that has made a handle
 std::string why;  // the reasons why no library could be loaded
 
-// opened is a library that has all functions. If it could not be opened, the field library is NULL.
+// opened is a library that has all functions. If it could not be opened, its pointer (`library`) is
+// NULL.
 struct opened {
     void *library;
     blas_functions functions;

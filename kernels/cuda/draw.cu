@@ -168,8 +168,8 @@ __device__ inline bool add_pieces(const scratch &s, int64_t n, int64_t sum, int6
     return true;
 }
 
-// mark sets the marks of 32 items, one for each lane of the calling warp. The argument yes says
-// whether the lane's item is marked. *running counts the marks of the warp's piece.
+// mark sets the marks of 32 items, one for each lane of the calling warp. Each lane says whether
+// its item is marked (`yes`). *running counts the marks of the warp's piece.
 __device__ inline void mark(const scratch &s, int64_t i, int64_t n, bool yes, int64_t *running) {
     const uint32_t bits = __ballot_sync(ALL, yes);
     if (my_lane() == 0 && i < n) {

@@ -21,7 +21,7 @@ struct answer {
     int64_t rows, per_warp, warps;
     float scale;
     bool classes; // whether each row has one class, so that its prediction is right or wrong
-    halognn_cuda_queued_loss queued; // the field head is NULL if the host waits for the loss
+    halognn_cuda_queued_loss queued; // queued.head is NULL if the host waits for the loss
 };
 
 // over_lanes returns the sum of the losses of the lanes of a warp.

@@ -102,7 +102,8 @@ __device__ inline int64_t source_of(int32_t index) {
 }
 
 // The weight of an edge e from row i in a sum: 1, its own weight, or the reciprocal of the length
-// of the row's segment. The function read loads the data for it, and the function of computes it.
+// of the row's segment. One function (`read`) loads the data for it, and another (`of`) computes
+// it.
 struct plain {
     __device__ int read(int64_t, int64_t) const { return 1; }
     __device__ float of(int) const { return 1; }

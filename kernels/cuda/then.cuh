@@ -40,8 +40,8 @@ __device__ inline bool drops(const halognn_cuda_then &then, uint64_t row, int64_
     return then.threshold > 0 && bits(row, static_cast<uint32_t>(column)) < then.threshold;
 }
 
-// follow applies activation and dropout to x, the complete sum, and rounds it. The argument row is
-// drawn(r).
+// follow applies activation and dropout to x, the complete sum, and rounds it. The state of the
+// row's random draws (`row`) is drawn(r).
 __device__ inline float follow(const halognn_cuda_then &then, float x, uint64_t row,
                                 int64_t column) {
     if (then.activation == HALOGNN_RELU) x = x < 0 ? 0 : x * then.scale;
@@ -55,7 +55,8 @@ __device__ inline float follow(const halognn_cuda_then &then, float x, uint64_t 
 }
 
 // follow_back returns the gradient with respect to x from dy, the gradient with respect to y =
-// follow(x). With ReLU, a dropped element is 0 in y, so only ELU needs the argument row.
+// follow(x). With ReLU, a dropped element is 0 in y, so only ELU needs the state of the row's
+// random draws (`row`).
 __device__ inline float follow_back(const halognn_cuda_then &then, float dy, float y, uint64_t row,
                                  int64_t column) {
     if (then.activation == HALOGNN_RELU) return y > 0 ? dy * then.scale : 0;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 static struct sigaction before[NSIG]; // the handlers that Go has installed
-// times in ns: the argument same_ns, and when the first signal came, or 0 if none has come
+// times in ns: the limit that was given as same_ns, and when the first signal came (0 if none has)
 static int64_t same, first;
 
 // The handler. It calls only functions that a signal handler may call.

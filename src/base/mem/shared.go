@@ -81,9 +81,8 @@ func (s *Shared) ReadAtRandom() {
 	}
 }
 
-// WriteAt writes the bytes p to the file, beginning at the offset in the argument at. For a file
-// larger than memory this is cheaper than writing to Bytes, which costs a page fault for every
-// page.
+// WriteAt writes the bytes p to the file, beginning at a byte offset (`at`). For a file larger than
+// memory this is cheaper than writing to Bytes, which costs a page fault for every page.
 func (s *Shared) WriteAt(p []byte, at int) error {
 	_, err := s.file.WriteAt(p, int64(at))
 	return err

@@ -27,7 +27,7 @@ type Reader struct {
 }
 
 // newReader reads the header of a .npy stream. The stream must be exactly total bytes long, header
-// included. Errors call the stream by the argument name.
+// included. Errors call the stream by the given name.
 func newReader(r io.Reader, name string, total int64) (*Reader, error) {
 	h, begin, err := ReadHeader(r)
 	if err != nil {

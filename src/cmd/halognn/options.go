@@ -36,7 +36,7 @@ func planJob(c *config.Config, ranks, perNode int, cores float64) plan.Job {
 }
 
 // evaluations returns the number of epochs after which the model is evaluated: the last epoch, and
-// each epoch whose number is a multiple of the argument every (train.eval_every).
+// each epoch whose number is a multiple of train.eval_every (`every`).
 func evaluations(epochs, every int) int {
 	if every < 1 { // only the last epoch
 		return 1

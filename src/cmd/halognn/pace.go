@@ -21,8 +21,8 @@ type pace struct {
 	saidDone int
 }
 
-// epochBegins notes that an epoch begins. The argument epoch counts from 1; the argument first is
-// the index of the step in this epoch that comes next.
+// epochBegins notes that an epoch begins. Epochs count from 1. The step that comes next has the
+// index `first` in this epoch.
 func (p *pace) epochBegins(epoch, first, steps int) {
 	p.epoch, p.step, p.steps = epoch, first, steps
 	p.done = (epoch-1)*steps + first

@@ -180,8 +180,8 @@ type hotOrder struct {
 	batch   int
 }
 
-// check returns all faults of --order, --fanouts and --batch. The argument sampled is true if
-// --weights reads --fanouts and --batch too.
+// check returns all faults of --order, --fanouts and --batch. If --weights reads --fanouts and
+// --batch too, `sampled` is true.
 func (h *hotOrder) check(c *cobra.Command, sampled bool) error {
 	switch h.by {
 	case "degree":

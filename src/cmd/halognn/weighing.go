@@ -77,7 +77,7 @@ func (w *weighing) flags(c *cobra.Command) {
 func (w *weighing) counted() bool { return w.by == weighPresample || w.by == weighNode }
 
 // check fills in how to sample, and returns all faults of the flags. It reads --fanouts and --batch
-// from the argument order, and may change the method in the argument how.
+// from the flags of the order (`order`), and may change the method of cutting (`how`).
 func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts int) error {
 	if words := weighings.list(); !slices.Contains(words, w.by) {
 		return fmt.Errorf("--weights is %q; it must be %s", w.by, config.OrList(words))

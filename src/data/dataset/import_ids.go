@@ -57,7 +57,7 @@ type oddIDs struct {
 	integers           int
 	whole, none, other oddID
 	rounded            oddID
-	wholes             []string // the integers equal to the ids that the field whole counts
+	wholes             []string // the integers equal to the ids that are counted in `whole`
 }
 
 // oddID counts the ids of one kind. It keeps the first of them and its line.

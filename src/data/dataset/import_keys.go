@@ -120,8 +120,8 @@ func dated(text string) string {
 		"leave it out"
 }
 
-// tellTime notes that a time is read as something else, and returns the words of the note. The
-// argument verb comes from timeOf.
+// tellTime notes that a time is read as something else, and returns the words of the note. The verb
+// of the note comes from timeOf.
 func (in *importer) tellTime(what, as, verb string) string {
 	if verb == "" {
 		return ""

@@ -206,8 +206,8 @@ func (s *source) setVertices(n int64, file string) error {
 var available = mem.Available
 
 // fits returns an error if the data that a file announces takes more memory than the machine has
-// free. The argument bytes is the memory that the data takes. Callers call fits before they
-// allocate it, so that a wrong count in a file cannot exhaust the memory.
+// free. The data takes the given bytes of memory. Callers call fits before they allocate this
+// memory, so that a wrong count in a file cannot exhaust the memory.
 func fits(file, what string, bytes int64) error {
 	have, err := available()
 	if err != nil {

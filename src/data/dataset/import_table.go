@@ -249,9 +249,9 @@ func readLabelFile(s *source, path string) error {
 const askedNames = "%w: is this row the names of the columns, or the label of a vertex that has " +
 	"no row in the node table? --header reads it as the names, and --no-header as data"
 
-// rowsOfLabels reads one label from each row, in the order of the vertices. The argument given is
-// true if the options say whether the first row is a name. If they do not say, the first row is a
-// name if there is one row more than there are vertices, and if no other row is like it.
+// rowsOfLabels reads one label from each row, in the order of the vertices. If the options say
+// whether the first row is a name, `given` is true. If they do not say, the first row is a name if
+// there is one row more than there are vertices, and if no other row is like it.
 func (s *source) rowsOfLabels(t *table.Named, given bool) (labels []string, lines []int,
 	err error) {
 	tooMany := func() error {

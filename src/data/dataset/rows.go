@@ -130,9 +130,9 @@ func (r *RowWriter) Write(rows []float32) error {
 	return r.WriteChecked(rows)
 }
 
-// Check returns an error for the first value that Write would reject. The argument first is the
-// vertex of the first row. Check does not depend on the rows written before, so several goroutines
-// may check rows, which one of them then passes to WriteChecked.
+// Check returns an error for the first value that Write would reject. The first row is that of
+// vertex `first`. Check does not depend on the rows written before, so several goroutines may check
+// rows, which one of them then passes to WriteChecked.
 func (r *RowWriter) Check(first int, rows []float32) error {
 	if r.cols == 0 && len(rows) > 0 || r.cols > 0 && len(rows)%r.cols != 0 {
 		return fmt.Errorf("%w: %d values are not a whole number of rows of %d columns", ErrMismatch,
@@ -152,8 +152,8 @@ func (r *RowWriter) limit() float32 {
 	return math.MaxFloat32
 }
 
-// within returns an error for the first value whose size exceeds the limit. The argument first is
-// the vertex of the first row.
+// within returns an error for the first value whose size exceeds the limit. The first row is that
+// of vertex `first`.
 func (r *RowWriter) within(limit float32, first int, rows []float32) error {
 	for i, x := range rows {
 		if !(x <= limit && x >= -limit) { // this is also true for NaN

@@ -83,7 +83,7 @@ func parseShares(text string) (shares [3]float64, numbers bool, err error) {
 // Split shuffles the vertices, by seed, and cuts them into three lists. The training and the
 // validation list get their shares, rounded down. The test list gets all other vertices if the
 // shares add up to everything, otherwise its share, rounded down. The order within a list is
-// random; the argument vertices is not changed.
+// random. The given slice is not changed.
 func (f Fractions) Split(vertices []graph.VertexID, seed uint64) graph.Split {
 	list := append([]graph.VertexID(nil), vertices...)
 	s := newStream(seed, keySplit)

@@ -187,7 +187,7 @@ func (e *TypedEdges) build(s *graph.Schema, r int, starts []int64,
 }
 
 // each calls the function f with all edges of relation r, in their order. Links name vertices by
-// their numbers among the vertices of all types; the argument starts has the number of the first
+// their numbers among the vertices of all types; the list `starts` has the number of the first
 // vertex of each type.
 func (e *TypedEdges) each(s *graph.Schema, r int, starts []int64, f func(l graph.Link)) error {
 	source, target := s.Ends(r)

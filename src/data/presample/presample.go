@@ -79,9 +79,8 @@ type sampling struct {
 	streams  *sample.Streams
 }
 
-// start prepares to sample g from the training seeds. The argument extra is the number of bytes
-// that the caller will allocate for its own arrays. If there is not enough memory, the error wraps
-// ErrMemory.
+// start prepares to sample g from the training seeds. The caller will allocate `extra` bytes for
+// its own arrays. If there is not enough memory, the error wraps ErrMemory.
 func (o Options) start(g *graph.CSC, train []graph.VertexID, extra int64) (*sampling, error) {
 	if err := o.Check(); err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ type sealed struct {
 }
 
 // CheckpointPath returns the path of the checkpoint that a run writes after the given number of
-// updates. The argument end is true at the end of training.
+// updates. At the end of training, `end` is true.
 func CheckpointPath(run string, updates int, end bool) string {
 	name := fmt.Sprintf("%s%08d", stepPrefix, updates)
 	if end {
@@ -425,8 +425,7 @@ func VerifyCheckpoints(run string, checkState func(state []byte) error) error {
 	return err
 }
 
-// Prune deletes all checkpoints of a run except the newest ones. The argument keep is the number of
-// checkpoints that stay.
+// Prune deletes all checkpoints of a run except the newest ones, of which `keep` stay.
 func Prune(run string, keep int) error {
 	dir := filepath.Join(run, CheckpointsDir)
 	names, err := checkpointNames(dir)

@@ -51,12 +51,11 @@ func Begin(dir string) (*Log, error) {
 	return continueLog(dir, func([]byte) bool { return false })
 }
 
-// Continue prepares dir for a run that resumes from the checkpoint at path. The argument at is the
-// position in the training at which the checkpoint was made. Continue deletes half-written files,
-// and the summary, which is out of date. It renames newer checkpoints, which are damaged, so that
-// no later search finds them. It opens metrics.jsonl for appending, with only the records of steps
-// before the position, so that no step is in the file twice. Later records move to
-// metrics.history.jsonl.
+// Continue prepares dir for a run that resumes from the checkpoint at path. The checkpoint was made
+// at a position in the training that is given (`at`). Continue deletes half-written files, and the
+// summary, which is out of date. It renames newer checkpoints, which are damaged, so that no later
+// search finds them. It opens metrics.jsonl for appending, with only the records of steps before
+// the position, so that no step is in the file twice. Later records move to metrics.history.jsonl.
 func Continue(dir, path string, at Position) (*Log, error) {
 	if err := removeScraps(dir); err != nil {
 		return nil, err

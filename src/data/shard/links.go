@@ -22,7 +22,7 @@ type linkView struct {
 }
 
 // listSize returns a pointer to the number of links or vertices that a part has in one list of the
-// split. The argument split is the index of that list.
+// split. The index of that list is given (`split`).
 func (s *SplitSizes) listSize(split int) *int {
 	return [...]*int{&s.Train, &s.Valid, &s.Test}[split]
 }

@@ -319,8 +319,8 @@ func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 //
 // A first row of text such as "source,target" is a heading, unless both words are ids of vertices.
 // To find out, ReadLinks passes each word to the function full, which completes an id in the file
-// to the id in the source data. The argument end of full is 0 for a source and 1 for a target.
-// Lines are comments as in ReadIDs.
+// to the id in the source data. It also passes which end of a link the word is: 0 for a source, 1
+// for a target. Lines are comments as in ReadIDs.
 func ReadLinks(path string, extra int, source *SourceIDs,
 	full func(end int, id string) string) (rows [][]string, err error) {
 	want := "a source and a target"

@@ -21,7 +21,7 @@ type Accelerator interface {
 	// Resident copies rows of tables, as they are stored, to device memory, so that StagingBuffers
 	// need not send them. It copies count[t] rows of tables[t]. These are the table's first rows
 	// or, if hot[t] is not nil, the first rows that hot[t] lists. A row has rowBytes bytes. The
-	// argument hot may be nil.
+	// list `hot` may be nil.
 	Resident(tables [][]byte, count []int, hot [][]int32, rowBytes int) error
 	// MapRows is for the rows that Resident has not copied. It lets the device read these rows of
 	// the tables in place, in host memory. A StagingBuffer then sends only the addresses of the
@@ -224,8 +224,8 @@ type StagingBuffer interface {
 	Send(in *Inputs) error
 	// Reserve makes room for inputs like in and somewhat larger ones, so that Send need not do it.
 	// In pinned memory it makes room for inputs that are larger by the factors in g. This room has
-	// at most the number of bytes in the argument most, and no more than the host has free. If Send
-	// finds too little room, it does what Reserve does.
+	// at most `most` bytes, and no more than the host has free. If Send finds too little room, it
+	// does what Reserve does.
 	Reserve(in *Inputs, g Growth, most int) error
 	// Open lets kernels that are called later read what was sent. It returns the wanted matrices,
 	// in device memory. They stay valid until another StagingBuffer of the device is opened.

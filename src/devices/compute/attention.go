@@ -5,7 +5,7 @@ import "fmt"
 // AttentionKernels are the kernels of graph attention layers. The columns of z, a and y are divided
 // into H heads of equal width C: head h has the columns [h*C, (h+1)*C). An array of edges is a
 // matrix [E,H] with a row for each edge of the forward segments, in order. Kernels of gradients
-// read the transposed segments; the field Edges of these has the row of each edge.
+// read the transposed segments; their list Edges has the row of each edge.
 //
 //	z [S,H*C] ─ HeadDots ─> src [S,H], dst [D,H] ─ EdgeSoftmax ─> alpha [E,H] ─┐
 //	      └───────────────────────────────────────────────────────────────── EdgeSum ─> y [D,H*C]
@@ -74,7 +74,7 @@ type AttentionKernels interface {
 	// every number.
 	HeadMax(y, x Matrix)
 	// HeadMaxBackward sets dx [R,H*C]. For each column, the first head with the largest number of x
-	// gets dy [R,C], and all other heads get 0. The argument dx may be x.
+	// gets dy [R,C], and all other heads get 0. The matrices dx and x may be the same.
 	HeadMaxBackward(dx, dy, x Matrix)
 }
 

@@ -25,8 +25,8 @@ func (m Matrix) stored() bool {
 }
 
 // checkProduct checks that the shapes of y [R,O], x [R,F] and w [O,F] of a product y = x wᵀ fit.
-// The matrices may also be their gradients. The argument written is the matrix that the kernel
-// writes; it must be of float32.
+// The matrices may also be their gradients. The matrix that the kernel writes (`written`) must be
+// of float32.
 func checkProduct(kernel string, written, y, x, w Matrix) {
 	if !written.holds() || !y.stored() || !x.stored() || !w.stored() || y.Rows != x.Rows ||
 		y.Cols != w.Rows || x.Cols != w.Cols {
@@ -50,8 +50,8 @@ func checkStored(kernel string, a, b Matrix) {
 	}
 }
 
-// checkColumns checks that some vectors have an element for each column of m. The argument vectors
-// has the lengths of these vectors.
+// checkColumns checks that some vectors have an element for each column of m. The lengths of these
+// vectors are given (`vectors`).
 func checkColumns(kernel string, m Matrix, vectors ...int) {
 	checkStoredColumns(kernel, m, vectors...)
 	if !m.holds() {
@@ -67,8 +67,8 @@ func checkStoredColumns(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// checkRows checks that some vectors have an element for each row of m. The argument vectors has
-// the lengths of these vectors.
+// checkRows checks that some vectors have an element for each row of m. The lengths of these
+// vectors are given (`vectors`).
 func checkRows(kernel string, m Matrix, vectors ...int) {
 	checkStoredRows(kernel, m, vectors...)
 	if !m.holds() {
@@ -84,8 +84,8 @@ func checkStoredRows(kernel string, m Matrix, vectors ...int) {
 	}
 }
 
-// CheckLengths checks that all arrays have the length n. The argument others has the lengths of
-// these arrays.
+// CheckLengths checks that all arrays have the length n. The lengths of these arrays are given
+// (`others`).
 func CheckLengths(kernel string, n int, others ...int) {
 	if !allAre(n, others) {
 		panic(fmt.Sprintf("compute: %s: arrays must be equally long, but have %d and %v "+

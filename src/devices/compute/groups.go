@@ -73,8 +73,8 @@ func CheckGroupDenseBackward(dw, db []float32, dy, x Matrix, g Groups) Call {
 	return c
 }
 
-// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit. The argument
-// written is the matrix that the kernel writes; it must be of float32.
+// checkGroups checks that y [R,O], x [R,F] and the weights [O,F] of each group fit. The matrix that
+// the kernel writes (`written`) must be of float32.
 func checkGroups(kernel string, written, y, x Matrix, w []float32, g Groups) Call {
 	n, at := len(g.Ends), 0
 	rises := true

@@ -157,8 +157,8 @@ type Host interface {
 	// float32, multiplies it by Scale, and rounds it to the type of dst.
 	GatherRows(dst Matrix, rows Rows)
 
-	// SegmentRows sets row d of dst to the reduction of the rows in segment d. The argument weights
-	// [E] may be given only for ReduceSum; if it is nil, the sum is not weighted. A segment may
+	// SegmentRows sets row d of dst to the reduction of the rows in segment d. Weights of the edges
+	// [E] may be given only for ReduceSum; if they are nil, the sum is not weighted. A segment may
 	// consist of groups (see Segments). In this case the rows of each group are added up first, in
 	// order, and then the sums of the groups, in order. So the bits are the same if another rank
 	// has added up a group. The result is rounded to the type of dst.

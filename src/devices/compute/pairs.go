@@ -13,12 +13,12 @@ type PairKernels interface {
 	// halves are complete after Device.Settle; until then pair must not change.
 	Part(a, b, pair Matrix)
 	// SegmentJoined sets row d of pair to row d of h and, beside it, the reduction of segment d.
-	// The argument how says which reduction; SegmentMean, SegmentSum and SegmentMax define them.
+	// The kind of reduction is given (`how`); SegmentMean, SegmentSum and SegmentMax define them.
 	SegmentJoined(pair, arg Matrix, how Reduction, s Segments, weights []float32, h Matrix)
 	// SegmentJoinedBackward sets dh to the gradient of h. This is the gradient of the reduction,
 	// computed from the right half of dpair, plus the left half of dpair, completed as c says. Own
 	// of c has no columns. The matrix dh may be of float32 or bfloat16; dpair is of float32. The
-	// argument weights has the weights of the transposed segments.
+	// weights are those of the transposed segments.
 	SegmentJoinedBackward(dh Matrix, how Reduction, forward, transposed Segments,
 		weights []float32, arg, dpair Matrix, c Completion)
 }

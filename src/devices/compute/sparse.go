@@ -49,8 +49,8 @@ func (r *Rows) entries(i int) (all []int32, width int) {
 	return unsafe.Slice((*int32)(unsafe.Pointer(&bytes[0])), n), width
 }
 
-// value returns the value of the first entry in all. The argument each is how many numbers an entry
-// has there.
+// value returns the value of the first entry in the list `all`, in which an entry has `each`
+// numbers.
 func value(all []int32, each int) float32 {
 	if each == 1 {
 		return 1

@@ -151,9 +151,8 @@ func unbound(ranks []Rank) (found []Finding) {
 }
 
 // Unbound says to which CPUs of a node no rank is bound, and what to do. Both texts are empty if
-// every CPU has a rank. The argument ranks is the number of ranks on the node. The argument has
-// lists the CPUs that the launcher has on the node, and the argument used lists the CPUs that it
-// gave to ranks.
+// every CPU has a rank. The node has the given number of ranks. The CPUs that the launcher has on
+// the node are listed in `has`, and the CPUs that it gave to ranks are listed in `used`.
 func Unbound(ranks int, used, has []int) (text, cure string) {
 	slices.Sort(has)
 	has = slices.Compact(has)

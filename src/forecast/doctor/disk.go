@@ -11,8 +11,7 @@ import (
 const fileBytes = 8 << 20
 
 // tryDisk lets one rank of every node write and read a file in dir, and lets all ranks look for a
-// file of rank 0. The argument leader says whether this rank writes and reads for its node.
-// Collective.
+// file of rank 0. If this rank writes and reads for its node, `leader` is true. Collective.
 func tryDisk(c comm.Comm, leader bool, dir string) (Disk, error) {
 	var d Disk
 	if leader {

@@ -103,8 +103,8 @@ func (a *acts) nodeRanks(node int) (lo, hi int) {
 	return node * a.perNode, min((node+1)*a.perNode, a.ranks)
 }
 
-// process returns the number of a process. The argument at is the number of the rank or node that
-// it belongs to. The processes of a node's ranks come first, then the node's own.
+// process returns the number of a process. The process belongs to the rank or node with the number
+// `at`. The processes of a node's ranks come first, then the node's own.
 func (a *acts) process(kind actor, at int) int {
 	if int(kind) < ofRank {
 		return at*ofRank + at/a.perNode*ofNode + int(kind)
@@ -180,10 +180,10 @@ func (a *acts) pairs(from, to int) int64 {
 	return int64((hi - lo) * (end - first))
 }
 
-// join merges the nodes of each leaf switch into one. The argument leaf is the number of nodes of a
-// switch. The link of the merged node is as fast as all links of its nodes together, and carries
-// only what goes to other leaves. The bytes on it are scaled up. They then take as long as all
-// bytes of the leaf's busiest node take on that node's own link.
+// join merges the nodes of each leaf switch into one. A switch has `leaf` nodes. The link of the
+// merged node is as fast as all links of its nodes together, and carries only what goes to other
+// leaves. The bytes on it are scaled up. They then take as long as all bytes of the leaf's busiest
+// node take on that node's own link.
 func (a *acts) join(leaf int) {
 	for _, m := range []*[][]int64{&a.ids, &a.rows, &a.slices} {
 		*m = joined(*m, leaf)
@@ -290,8 +290,8 @@ func (a *Actions) write(p *planner, t *Traffic, r *Rates) error {
 	return a.writePlatform(all, r)
 }
 
-// script writes the actions of one process to its trace. The field of is the kind of process. The
-// field at is the number of the rank or node that the process belongs to.
+// script writes the actions of one process to its trace. The kind of process is in the field `of`,
+// and the number of the rank or node that it belongs to is in the field `at`.
 type script struct {
 	*bufio.Writer
 	*acts

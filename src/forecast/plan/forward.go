@@ -12,9 +12,9 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// ForwardBound returns the least memory that a rank needs to infer. If the argument full is set,
-// the rank infers layer by layer with all neighbours. Then it needs memory at least for the rows of
-// the layers.
+// ForwardBound returns the least memory that a rank needs to infer. If `full` is true, the rank
+// infers layer by layer with all neighbours. Then it needs memory at least for the rows of the
+// layers.
 func ForwardBound(s *shard.Shards, j Job, full bool) (trace.Memory, error) {
 	if j.Model.Out == 0 {
 		j.Model.Out, j.Model.Task = s.Classes, s.Task
@@ -155,7 +155,7 @@ func (p *planner) probeForward(r *rankPlan) error {
 	return nil
 }
 
-// consecutive returns n vertices with consecutive numbers. The argument first is the lowest number.
+// consecutive returns the n vertices with the numbers first to first+n-1.
 func consecutive(first, n int64) []graph.VertexID {
 	all := make([]graph.VertexID, n)
 	for i := range all {

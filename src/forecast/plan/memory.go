@@ -145,8 +145,8 @@ type untried struct {
 	buffers int64 // bytes of the minibatch's rows, and of pinned memory for what goes to a GPU
 }
 
-// untried returns the untried memory of a minibatch of shape s. The argument resident is the number
-// of its rows that are on devices, and whole says that all rows of all minibatches are on devices.
+// untried returns the untried memory of a minibatch of shape s. Of its rows, `resident` are on
+// devices. If all rows of all minibatches are on devices, `whole` is true.
 func (p *planner) untried(s *shape, resident float64, whole bool, needs nn.Needs) (u untried) {
 	if p.shares() {
 		u.waiting = p.askingBytes(s)
@@ -226,7 +226,7 @@ func (p *planner) seedBytes(r *rankPlan) int64 {
 }
 
 // drawingBytes returns the memory of the collectives that draw minibatches on a partitioned
-// topology. The argument slots bounds the number of minibatches that are drawn at a time.
+// topology. At most `slots` minibatches are drawn at a time.
 func (p *planner) drawingBytes(s *shape, slots int64) int64 {
 	if p.shares() {
 		return 0
@@ -373,7 +373,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 }
 
 // aggregate returns an aggregate of the given rows, as layer l reads it if it is the input layer.
-// The argument shared says that ranks make it from columns.
+// If ranks make it from columns, `shared` is true.
 func (p *planner) aggregate(l, rows int, shared bool) compute.Matrix {
 	in, _ := p.job.Model.Widths(l)
 	m := compute.Matrix{Rows: rows, Cols: in}
@@ -589,8 +589,9 @@ func (p *planner) readsInPlace(l int) bool {
 
 // spanBytes returns the largest number of bytes for vertices of layer l that are reduced in one go.
 // These are the bytes of their aggregates and edges. If the rows are not in memory in the device's
-// type, spanBytes adds the vertices' own rows, and the references to rows. It enlarges the argument
-// largest to all vertices that are reduced in one go, because the layer may compute them in one go.
+// type, spanBytes adds the vertices' own rows, and the references to rows. It enlarges the chunk
+// `largest` to all vertices that are reduced in one go, because the layer may compute them in one
+// go.
 func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	cols, out := p.job.Model.Widths(l)
 	size := p.job.Stored.Size()
@@ -972,8 +973,8 @@ func (p *planner) chunks(rank, rowBytes int) (c chunking) {
 	return c
 }
 
-// partEnd returns the end of the part of vertex v, or the argument end if that is smaller. No chunk
-// spans two parts.
+// partEnd returns the end of the part of vertex v, or `end` if that is smaller. No chunk spans two
+// parts.
 func (p *planner) partEnd(v, end int64) int64 {
 	for _, next := range p.shards.Offsets {
 		if next > v {

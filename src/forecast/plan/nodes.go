@@ -229,8 +229,8 @@ func (p *planner) shareOthers(r *rankPlan) error {
 }
 
 // onceOf returns the number of fetched rows divided by the number of read rows. A row is read as
-// often as the lists have it. It is fetched once for each list that has it. The argument near is
-// the number of further reads of all ranks, each of which is also a fetch.
+// often as the lists have it. It is fetched once for each list that has it. There are `near`
+// further reads of all ranks, each of which is also a fetch.
 func onceOf(lists [][]graph.VertexID, near int) float64 {
 	once, all := near, near
 	for _, ids := range lists {
@@ -412,8 +412,8 @@ func (p *planner) wantedOf(r *rankPlan, n int, sums bool) (w *wanted, own fetch,
 	return w, own, nil
 }
 
-// unite lists, for each of n minibatches, the rows that any rank wants, each row once. The argument
-// self is the index of the buyer.
+// unite lists, for each of n minibatches, the rows that any rank wants, each row once. The buyer
+// has the index `self`.
 func (w *wanted) unite(each []*accesses, self, n, vertices int) {
 	// For each vertex: 1 + the index in w of its latest use, or 0 if there is none.
 	last := mem.Make[int32](vertices)

@@ -62,7 +62,7 @@ type laid struct {
 	auto        bool // cache.policy is auto
 }
 
-// lay returns the job laid out on its parts. The argument l is the layout of j.Spec.
+// lay returns the job laid out on its parts. The layout of j.Spec is given (`l`).
 func (j *Job) lay(l *job.Job) *laid {
 	return &laid{l, j.Machine, max(0, cmp.Or(j.Evaluations, l.Epochs)), j.auto}
 }

@@ -33,7 +33,7 @@ func record(r *access.Workload, n int) (*accesses, error) {
 	return a, nil
 }
 
-// keep leaves out the vertices for which the function of returns false.
+// keep leaves out the vertices for which a function (`of`) returns false.
 func (a *accesses) keep(of func(graph.VertexID) bool) {
 	n, from := 0, 0
 	for i, end := range a.ends {

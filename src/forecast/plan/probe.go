@@ -64,14 +64,14 @@ type shape struct {
 	learns  learns         // learned rows that the rank receives
 }
 
-// learns counts what a rank receives for a minibatch. The field vectors is the number of learned
-// rows and of sums of learned rows, and sums is the number of sums alone. The field ids is the
-// number of bytes of the ids that ask for them, and of the bits that mark rows to be sent late.
+// learns counts what a rank receives for a minibatch. It has the number of learned rows and sums of
+// learned rows together (`vectors`), and the number of sums alone (`sums`). It also has the bytes
+// of the ids that ask for them and of the bits that mark rows to be sent late (`ids`).
 type learns struct{ vectors, sums, ids int64 }
 
 type hopShape struct {
 	sources, destinations, edges int
-	// number of edges that the layer reads; if 0, it reads the number in the field edges
+	// number of edges that the layer reads; if 0, it reads all of the edges
 	read int
 	// number of segments of the hop, and number of places of pairs, if the layer tells relations
 	// apart

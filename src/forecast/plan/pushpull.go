@@ -38,7 +38,8 @@ func (p *planner) pushed() *Shuffles {
 	return s
 }
 
-// join sets the field joined in the shapes of the analysed ranks, for training and for evaluation.
+// join sets the joined input hop (`joined`) in the shapes of the analysed ranks, for training and
+// for evaluation.
 func (p *planner) join() {
 	if !p.job.Mode.Columns {
 		return
@@ -59,9 +60,9 @@ func (p *planner) join() {
 }
 
 // joined returns the input hops of all ranks' minibatches as one hop. For each rank and each number
-// of a hop it calls the function rankSize. The argument size of rankSize returns this number from a
-// shape. rankSize applies it to the shape of the rank's minibatch, or returns the mean over the
-// rank's minibatches.
+// of a hop it calls rankSize with a function that returns this number from a shape. rankSize
+// applies this function to the shape of the rank's minibatch, or returns the mean over the rank's
+// minibatches.
 func (p *planner) joined(
 	rankSize func(r *rankPlan, size func(s *shape) float64) float64,
 ) hopShape {

@@ -17,8 +17,8 @@ type Sampling struct {
 	busiest float64 // bytes that the busiest rank sends; on average it receives the same number
 }
 
-// all is a value for the field Draws of sample.Askers. It says that the rank draws for every vertex
-// of its minibatches.
+// all can be the function Draws of sample.Askers. It says that the rank draws for every vertex of
+// its minibatches.
 func all(graph.VertexID) bool { return true }
 
 // asks returns, hop by hop, what a rank asks other ranks to draw for its share of a minibatch. The

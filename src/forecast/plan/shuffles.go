@@ -23,9 +23,9 @@ type Shuffles struct {
 	Bytes    float64 `json:"shuffle_bytes"`
 	Sampling float64 `json:"sampling_bytes"`
 
-	// Bytes that the busiest rank sends or receives, whichever is more. The field found is the
-	// bytes for sampling, features is the bytes of feature rows, and between is the bytes that
-	// travel between layers.
+	// Bytes that the busiest rank sends or receives, whichever is more. They are counted for
+	// sampling (`found`), for feature rows (`features`), and for what travels between layers
+	// (`between`).
 	found, features, between float64
 
 	learned bool // the hidden rows are learned rows

@@ -300,10 +300,10 @@ func (p *planner) sizedChunks(rank int, budget int64) (c chunking) {
 		budget: 1, slots: slices.Repeat([]int64{1}, int(min(int64(p.job.Depth+1), n)))}
 }
 
-// sizedEdges returns the number of edges into the vertices of a rank's group. The argument ranks is
-// the number of ranks of a group. With the bound Expected the result is the mean. With Most or
-// Least it is the maximum or minimum over the groups, because it is not known which group has the
-// most edges. If a part is cut into pieces, any piece may have all edges of the part, or none.
+// sizedEdges returns the number of edges into the vertices of a rank's group. A group has the given
+// number of ranks. With the bound Expected the result is the mean. With Most or Least it is the
+// maximum or minimum over the groups, because it is not known which group has the most edges. If a
+// part is cut into pieces, any piece may have all edges of the part, or none.
 func (p *planner) sizedEdges(rank, ranks int) int64 {
 	vertices := func(rank int) (first, end int64) {
 		first, _ = p.job.Vertices(rank)
@@ -415,10 +415,10 @@ func (p *planner) sizedUnion(rows int) int64 {
 	return 4 * 8 * int64(p.job.RanksPerNode) * int64(rows)
 }
 
-// sizedWanted returns how many rows a dynamic cache decides about for a minibatch. The argument
-// rows is the number of rows that the rank reads. If the ranks of a node divide their caches, the
-// cache decides about the rows that the node wants from this rank. This is assumed to be the same
-// number. With the bound Most it is all rows that each rank of the node reads.
+// sizedWanted returns how many rows a dynamic cache decides about for a minibatch. The rank reads
+// the given number of rows. If the ranks of a node divide their caches, the cache decides about the
+// rows that the node wants from this rank. This is assumed to be the same number. With the bound
+// Most it is all rows that each rank of the node reads.
 func (p *planner) sizedWanted(rows int64) int64 {
 	if p.options.Bound == Most && p.job.Divides(&p.job.Cache) {
 		return rows * int64(p.job.RanksPerNode)

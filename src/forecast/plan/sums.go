@@ -19,9 +19,8 @@ type summer struct {
 	plan exchange.Plan
 }
 
-// newSummer returns the summer of a rank. The argument window is the number of minibatches that the
-// cache's policy sees ahead. The result is nil if owners send no sums, or if ranks share
-// minibatches.
+// newSummer returns the summer of a rank. The cache's policy sees `window` minibatches ahead. The
+// result is nil if owners send no sums, or if ranks share minibatches.
 func (p *planner) newSummer(rank, window int) (*summer, error) {
 	if p.job.OwnersSums() == nil || p.shares() {
 		return nil, nil
@@ -123,7 +122,7 @@ const summedSteps = 64
 
 // decides is a function that tells a cache about the next minibatch. The cache then decides about
 // this minibatch, and about earlier ones that had to wait for it. The function each is called with
-// every decision. The argument last says that no minibatch follows.
+// every decision. If no minibatch follows, `last` is true.
 type decides func(remote []graph.VertexID, worth []uint8, last bool,
 	each func(minibatch int, d *cache.Decision)) error
 

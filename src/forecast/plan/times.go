@@ -270,7 +270,7 @@ func (p *planner) sizes(out *Prediction) error {
 const near = 1.02
 
 // suggest returns the smallest cache that hides the network or, if none does, the fastest cache
-// that fits. The argument bare has the times without a cache.
+// that fits. The times without a cache are given (`bare`).
 func (p *planner) suggest(out *Prediction, bare *Times) *Suggestion {
 	goal := bare.hidden(p.job) * near
 	if bare.Step <= goal {

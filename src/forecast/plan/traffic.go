@@ -96,9 +96,9 @@ func (p *planner) traffic(c *policy.Settings) (Traffic, error) {
 }
 
 // traffics predicts the traffic of a step for caches with the policy of c. The function capacities
-// returns a list of sizes for a rank, and the result has a Traffic for each size. If the argument
-// sums is false, owners send rows only. If the argument nodes is true, nodes fetch as one, and the
-// capacities must be those of the job. If it is false, each rank fetches for itself.
+// returns a list of sizes for a rank, and the result has a Traffic for each size. If `sums` is
+// false, owners send rows only. If `nodes` is true, nodes fetch as one, and the capacities must be
+// those of the job. If it is false, each rank fetches for itself.
 func (p *planner) traffics(c *policy.Settings, capacities func(r *rankPlan) ([]int, error),
 	sums, nodes bool) ([]Traffic, error) {
 	var all []Traffic
@@ -387,7 +387,7 @@ func (p *planner) nodeScore(kind *policy.Policy, ranks []int) ([]float32, error)
 	return score, err
 }
 
-// nodeScore holds the scores of one node. The field first is the node's first rank.
+// nodeScore holds the scores of one node. The node's first rank is in the field `first`.
 type nodeScore struct {
 	policy *policy.Policy
 	first  int
@@ -469,8 +469,8 @@ const (
 	traceEdges = 1 << 28
 )
 
-// traceSteps returns the number of minibatches over which the policy is simulated. The argument
-// readers is the number of ranks whose minibatches are sampled for it.
+// traceSteps returns the number of minibatches over which the policy is simulated. The minibatches
+// of `readers` ranks are sampled for it.
 func (p *planner) traceSteps(r *rankPlan, readers int) int {
 	n := min(traceSteps, p.job.Items())
 	edges := r.most.numEdges() * len(p.ranks) * readers

@@ -236,7 +236,8 @@ func (t *trial) hasRoom(s *shape, train bool) bool {
 	return has
 }
 
-// reads notes what a layer reads of a hop. The argument related says that it tells relations apart.
+// reads notes what a layer reads of a hop. If the layer treats relations separately, `related` is
+// true.
 func (h *hopShape) reads(of *nn.Hop, related bool) {
 	if h.read = of.Edges; related {
 		h.rows, h.pairs = of.Forward.Len(), of.Pairs.Len()
@@ -245,7 +246,7 @@ func (h *hopShape) reads(of *nn.Hop, related bool) {
 }
 
 // heldBytes holds the memory of a rank's minibatches, and of what fetches their rows. TrialBytes is
-// the memory of pipeline slots after training. The field judged is the memory of slots after
+// the memory of pipeline slots after training. The field judged has the memory of slots after
 // evaluation: of the same slots or, with a look-ahead cache, of slots that only evaluate.
 type heldBytes struct {
 	parallel.TrialBytes
@@ -286,8 +287,8 @@ type sent struct {
 }
 
 // room is the pinned memory for the largest minibatch of the same kind as a given one; 0 if it is
-// not known. The field all is for rows anywhere, and onDevice is for the case that all rows are on
-// the device.
+// not known. It is known for rows anywhere (`all`), and for the case that all rows are on the
+// device (`onDevice`).
 type room struct{ all, onDevice int }
 
 func (r *room) atLeast(o room) {

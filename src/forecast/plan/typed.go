@@ -144,7 +144,7 @@ func (s *shape) remoteOf(kind int) int {
 }
 
 // learned returns the number of learned rows in the frontier, and the number of these that other
-// ranks own. The argument learns says which vertex types have learned rows.
+// ranks own. The vertex types with learned rows are marked in `learns`.
 func (s *shape) learned(learns []bool) (all, foreign int64) {
 	for t, k := range s.kinds {
 		if learns != nil && learns[t] {

@@ -78,8 +78,8 @@ func (s *Simulation) freeShared() {
 	s.shared = nil
 }
 
-// sharedStatic does what static does, for ranks of a node that read each other's caches. The
-// argument peer counts the rows that the rank reads from the caches of the others.
+// sharedStatic does what static does, for ranks of a node that read each other's caches. Rows that
+// the rank reads from the caches of the others are counted in `peer`.
 func (c *counter) sharedStatic(which int, m *access.Graph, r *access.Workload,
 	inclusion []float32, rows, peer, filled []int64, predicted []float64) error {
 	ranks := c.job.Neighbours(c.rank)

@@ -32,15 +32,15 @@ func (s *Simulation) Counts() int64 {
 }
 
 // countBytes returns the bytes for the counts of all steps: a set of counts for each rank that is
-// counted at a time, and one for the sum. The argument ranks is the number of these ranks, and
-// sizes is the number of cache sizes.
+// counted at a time, and one for the sum. The number of these ranks and the number of cache sizes
+// are given.
 func (s *Simulation) countBytes(ranks, sizes int) int64 {
 	steps := int64(s.job.Epochs) * int64(s.job.Steps())
 	return int64(ranks+1) * steps * (8 + 32*int64(len(s.policies)*sizes))
 }
 
-// bytes predicts the largest resident set. The argument ranks is the number of ranks counted at a
-// time, and each is the number of goroutines of one rank.
+// bytes predicts the largest resident set. The number of ranks that are counted at a time (`ranks`)
+// and the number of goroutines of one rank (`each`) are given.
 func (s *Simulation) bytes(ranks, each int, u used, capacity []int) int64 {
 	n, edges := s.shards.Vertices, s.shards.Topology().Graph.NumEdges()
 	// the last term is the row pointers and vertices of the columns

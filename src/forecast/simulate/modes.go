@@ -371,14 +371,14 @@ func (c *modeCounter) takeShared(key sample.Key, mb *sample.Minibatch, loads [][
 }
 
 // hidden counts rows with the given number of columns that a rank receives, and the gradients that
-// go back for them. The argument offNode is the number of rows from other nodes.
+// go back for them. Of the rows, `offNode` come from other nodes.
 func (c *ModeCounts) hidden(rows, offNode int64, cols int) {
 	c.Hidden += rows
 	c.Bytes += 2 * rows * 4 * int64(cols)
 	c.Network += 2 * offNode * 4 * int64(cols)
 }
 
-// fetch counts received feature rows and bytes; the argument offNode is the bytes from other nodes.
+// fetch counts received feature rows and bytes. Of the bytes, `offNode` come from other nodes.
 func (c *ModeCounts) fetch(rows, bytes, offNode int64) {
 	c.Features += rows
 	c.Bytes += bytes

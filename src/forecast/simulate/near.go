@@ -96,10 +96,10 @@ type nearRank struct {
 	reads      nearReads // reads of the epoch counted last
 }
 
-// nearReads counts reads over an epoch. The field read is the number of reads of vertices that are
-// not local. The field peer is the number of these reads that find the row in the cache of a peer,
-// and the field far the number of fetched rows. The field bytes is the bytes of the fetched rows,
-// if rows differ in size. The field edges is the number of sampled edges.
+// nearReads counts reads over an epoch. It has the number of reads of vertices that are not local
+// (`read`), the number of these reads that find the row in the cache of a peer (`peer`), and the
+// number of fetched rows (`far`). It also has the bytes of the fetched rows, if rows differ in size
+// (`bytes`), and the number of sampled edges (`edges`).
 type nearReads struct{ read, peer, far, bytes, edges int64 }
 
 func (n *nearReads) add(o nearReads) {

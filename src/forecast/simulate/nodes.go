@@ -100,8 +100,8 @@ func (s *Simulation) byNode() bool {
 	return s.job.FetchesAsNodes() || s.job.Sums && s.job.Cache.Shared()
 }
 
-// countedNodes counts all policies and sizes. Several nodes are counted at the same time. The
-// argument together is the largest total number of their ranks.
+// countedNodes counts all policies and sizes. Several nodes are counted at the same time. They have
+// at most `together` ranks in total.
 func (s *Simulation) countedNodes(m *access.Graph, together, _ int) (*Result, error) {
 	var nodes [][]int
 	for rank := range s.job.Ranks {

@@ -36,8 +36,8 @@ func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int
 	c.recent = policy.NewHistory(most)
 }
 
-// addPlayer adds a player for one policy with one size of cache. The argument scores ranks the rows
-// of the first fill. If it is nil, the policy ranks them itself.
+// addPlayer adds a player for one policy with one size of cache. The given scores rank the rows of
+// the first fill. If they are nil, the policy ranks the rows itself.
 func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows int,
 	scores []float32) *player {
 	p, d := c.policies[i], &player{policy: i, size: size, perStep: c.job.Minibatches()}
@@ -53,8 +53,8 @@ func (c *counter) addPlayer(m *access.Graph, r *access.Workload, i, size, rows i
 }
 
 // take lets the player decide about all minibatches that its window permits, and counts the rows
-// that are transferred. It also counts sums if s is not nil, and bytes if kinds is not nil. The
-// argument last says that no minibatch follows.
+// that are transferred. It also counts sums if s is not nil, and bytes if kinds is not nil. If no
+// minibatch follows, `last` is true.
 func (p *player) take(h *policy.History, s *parallel.SumCounter, kinds *access.Kinds,
 	last bool) error {
 	err := p.Advance(h, last, func(minibatch int, d *cache.Decision) {

@@ -68,7 +68,7 @@ func (s *Simulation) counted(m *access.Graph, together, each int) (*Result, erro
 	return sum.Result, err
 }
 
-// onRanks calls f for every rank. The argument calls is the number of calls at a time.
+// onRanks calls f for every rank. It makes at most `calls` calls at a time.
 func (s *Simulation) onRanks(calls int, f func(rank int) error) error {
 	return mem.Together(calls, func(w int) (err error) {
 		for rank := w; rank < s.job.Ranks && err == nil; rank += calls {

@@ -97,9 +97,9 @@ type folded struct {
 	elements int
 }
 
-// group says which weights a group of rows is multiplied by. These are the weights of the relation
-// or, if the field relation is negative, the set of own weights with the number set. If both fields
-// are negative, the group has no rows.
+// group says which weights a group of rows is multiplied by. These are the weights of a relation
+// (its index is `relation`) or, if that index is negative, a set of own weights (its index is
+// `set`). If both indices are negative, the group has no rows.
 type group struct{ relation, set int }
 
 // newFolded returns the folding of a relational layer whose input rows are mapped by p. It returns

@@ -19,8 +19,7 @@ type gin struct {
 	w1, dw1, w2, dw2                compute.Matrix // [mid,in], [out,mid]
 	b1, db1, b2, db2, eps, deps     []float32
 	aggregate, dagg, hidden, dinner *buffer
-	// Whether the sum is weighted by edges. The field ofData says whether the weights are those in
-	// the data.
+	// Whether the sum is weighted by edges. If the weights are those in the data, `ofData` is true.
 	weighted, ofData bool
 }
 

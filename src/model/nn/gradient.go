@@ -61,8 +61,8 @@ func (g *Gradient) ending() compute.Completion {
 	return compute.Completion{Rounded: g.rounded, Of: g.of, Back: g.back}
 }
 
-// addTerms adds the terms in the field own, and the term of jumping knowledge, to rows. The
-// argument rows has the layer's own term in float32, in its first columns.
+// addTerms adds the terms of own rows (`own`) and the term of jumping knowledge to a matrix
+// (`rows`). Its first columns have the layer's own term in float32.
 func (g *Gradient) addTerms(dev compute.Device, rows compute.Matrix) {
 	if g.terms {
 		dev.CopyColumns(rows, 0, g.own, 0, g.own.Cols, true)

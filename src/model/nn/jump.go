@@ -48,7 +48,7 @@ func (j *jumping) bind(values, grads [][]float32) {
 }
 
 // reserve makes room for the given number of rows. The logits and their gradients also get room for
-// the rows that other ranks have; the argument others is the number of such rows.
+// the rows that other ranks have; there are `others` such rows.
 func (j *jumping) reserve(rows, others int, train bool) error {
 	err := reserveAll(sized{j.all, rows * j.layers * j.hidden},
 		sized{j.logits, (rows + others) * j.out})

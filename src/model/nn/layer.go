@@ -11,7 +11,7 @@ import (
 type Needs struct {
 	Own bool // whether the layer reads the row of every destination (Input.Own)
 	// How the rows of every destination's in-neighbours are reduced to one row (Input.Aggregate).
-	// If it is a sum, it is weighted as the field Weights says.
+	// If it is a sum, it is weighted as Weights says.
 	Aggregate compute.Reduction
 	// Whether the layer multiplies Own and Aggregate in one product. On a device with
 	// compute.PairKernels they then come side by side in Input.Aggregate.
@@ -162,9 +162,9 @@ type Input struct {
 	Partial  bool // whether other ranks add to the gradient of X, so that it is not complete yet
 }
 
-// Gather is a function that returns the argument own of every rank that has rows of the minibatch,
-// including this rank, in rank order. The result is valid until the next call. All these ranks must
-// make the same calls. The argument backward is true in the backward pass.
+// Gather returns the numbers that ranks pass to it (`own`), for all ranks that have rows of the
+// minibatch, in rank order. The result is valid until the next call. All these ranks must make the
+// same calls. In the backward pass, `backward` is true.
 type Gather func(own []float32, backward bool) (all []float32, err error)
 
 // gradient returns the size of the gradient that backward returns if in.Gradient is set. The

@@ -36,7 +36,7 @@ type Learned struct {
 	own   []int32   // own vertices to whose rows the gradients belong
 	grads []float32 // [gradients, Cols]
 	came  [][]given // [ranks] gradients from each rank's minibatches, as ranges of grads
-	// [all rows] for a row with gradients, 1 + its index in the field of; 0 for all other rows
+	// [all rows] for a row with gradients, 1 + its index in `of`; 0 for all other rows
 	place []int32
 	of    []int32 // indices of the rows that have gradients in this step
 	// [gradients] value of place for the row of each gradient, in the order of streams.
@@ -110,8 +110,8 @@ func (l *Learned) draw(row []float32, original int32) {
 	}
 }
 
-// each calls f for every row. The argument i of f is the row's index, and original the id of its
-// vertex in the dataset.
+// each calls f for every row. It passes the row, its index (`i`), and the id of its vertex in the
+// dataset (`original`).
 func (l *Learned) each(f func(row []float32, i int, original int32)) {
 	for k, r := range l.Ranges {
 		for n := range r.End - r.First {
@@ -156,10 +156,10 @@ func (l *Learned) table(k int) []float32 {
 // Table returns the bytes of the rows of a range, which change with every Update.
 func (l *Learned) Table(k int) []byte { return mem.Bytes(l.table(k)) }
 
-// Add makes room for the gradients that a minibatch of a rank has for rows of this rank. The
-// argument own lists the own vertices to which these rows belong, each once. The result is the
-// matrix of the gradients, [len(own), Cols], which the caller must set before the next Add or
-// Update. The minibatches of a rank must be added in order.
+// Add makes room for the gradients that a minibatch of a rank has for rows of this rank. The list
+// `own` has the own vertices to which these rows belong, each once. The result is the matrix of the
+// gradients, [len(own), Cols], which the caller must set before the next Add or Update. The
+// minibatches of a rank must be added in order.
 func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 	for len(l.came) <= rank {
 		l.came = append(l.came, nil)
@@ -210,7 +210,7 @@ func (l *Learned) Update(device compute.Device, host compute.Host, o OptimizerOp
 // updateRows is the number of rows in a tile of Update.
 const updateRows = 128
 
-// list fills the field of with the rows that have gradients. For each row it lists the gradients in
+// list fills `of` with the rows that have gradients. For each row it lists the gradients in
 // indices, in the order of streams.
 func (l *Learned) list() {
 	n := len(l.own)

@@ -211,7 +211,7 @@ func (r *relational) reduces() bool { return true }
 type rgcn struct {
 	dev                      compute.Device
 	name                     string
-	in, out, matrices, bases int // the field matrices is the number of relations
+	in, out, matrices, bases int // matrices: the number of relations
 	// [matrices, in*out]; if there are bases, [bases, in*out]
 	w, dw               compute.Matrix
 	comp, dcomp         compute.Matrix // [matrices, bases]

@@ -45,8 +45,8 @@ func (s *Sparse) matrixOf(k int) *compute.SparseMatrix {
 }
 
 // ReserveSparse makes room for the result of the input layer's map of sparse rows, and sets
-// in.Shares to the matrix for this result. Of the argument in, it reads only the counts and the
-// field Train. It fails only if device memory runs out. ForwardLayer calls it.
+// in.Shares to the matrix for this result. It reads only the counts and Train of the input. It
+// fails only if device memory runs out. ForwardLayer calls it.
 func (m *Model) ReserveSparse(in *Input) error {
 	if m.sparse == nil {
 		return errors.New("sparse rows are read by layers that begin with a linear map")

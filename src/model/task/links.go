@@ -212,8 +212,8 @@ func (r *Ranked) Add(x []float64) {
 	}
 }
 
-// See counts a link. The argument above is the number of its candidates with a higher score than
-// the link, and equal the number with the same score.
+// See counts a link. Of its candidates, `above` have a higher score than the link, and `equal` have
+// the same score.
 func (r *Ranked) See(above, equal int) {
 	rank := 1 + float64(above) + float64(equal)/2
 	r.Links++

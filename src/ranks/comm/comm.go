@@ -121,8 +121,8 @@ type Expecter interface {
 	Expect() (recv []byte, rows []int, err error)
 }
 
-// CheckSend returns an error if the second payload of a rank breaks a rule. The argument before has
-// the number of first rows that the rank sends to each rank. Implementations of Comm call it.
+// CheckSend returns an error if the second payload of a rank breaks a rule. The rank sends
+// before[r] rows of the first payload to rank r. Implementations of Comm call it.
 func (t *Then) CheckSend(before []int) error {
 	size := len(before)
 	if t.RowBytes <= 0 || t.Expect == nil {

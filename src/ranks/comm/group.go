@@ -77,9 +77,9 @@ type failed struct{ err error }
 
 func (f failed) Wait() error { return f.err }
 
-// start begins the next operation of the argument rank. It exchanges rows with the ranks that
-// joined earlier. If this rank is the last, it completes the operation. If the arguments of two
-// ranks do not match, it ends the job.
+// start begins the next operation of a rank. It exchanges rows with the ranks that joined earlier.
+// If this rank is the last, it completes the operation. If the arguments of two ranks do not match,
+// it ends the job.
 func (g *group) start(rank int, c call) (*post, error) {
 	p, earlier, err := g.join(rank, c)
 	if err != nil {
@@ -89,8 +89,8 @@ func (g *group) start(rank int, c call) (*post, error) {
 	return p, nil
 }
 
-// exchange copies the rows between this rank and the ranks in the argument earlier, which joined
-// the meeting before it. If this rank is the last, it finishes the operation.
+// exchange copies the rows between this rank and the ranks that joined the meeting before it
+// (`earlier`). If this rank is the last, it finishes the operation.
 func (p *post) exchange(earlier []int) {
 	s, g := p.meeting, p.meeting.group
 	complete := false
@@ -123,9 +123,9 @@ func (p *post) exchange(earlier []int) {
 	}
 }
 
-// join enters the argument rank into the meeting of its next operation. It returns the ranks that
-// joined earlier. If the job has failed or must fail now, it returns an error. Otherwise the rank
-// counts as copying, until exchange has run.
+// join enters a rank into the meeting of its next operation. It returns the ranks that joined
+// earlier. If the job has failed or must fail now, it returns an error. Otherwise the rank counts
+// as copying, until exchange has run.
 func (g *group) join(rank int, c call) (p *post, earlier []int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

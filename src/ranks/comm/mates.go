@@ -153,8 +153,8 @@ func (m *Mates) receive(door net.Listener, card []byte, mates int) {
 	}
 }
 
-// follow reads the messages of a mate until it ends. If it ends without a message and the argument
-// reports is true, follow calls Mates.died.
+// follow reads the messages of a mate until it ends. If it ends without a message, follow calls
+// Mates.died, but only if `reports` is true.
 func (m *Mates) follow(peer net.Conn, rank int, reports bool) {
 	word := make([]byte, 9)
 	for {

@@ -49,7 +49,7 @@ func (o *SumOptions) Reproducible(size int) bool {
 // SumBytes returns the bytes that ranks send each other to add a vector of n floats in rank order.
 // The argument size is the number of ranks. Each rank adds one slice of the vector: all other ranks
 // send it their slices, and it sends the sum back to all of them. If halves is true, floats are
-// sent as bfloat16, except the first ones; the argument exact is the number of these.
+// sent as bfloat16, except for the first `exact` floats.
 func SumBytes(n, exact, size int, halves bool) int64 {
 	bytes := 4 * n
 	if halves {
@@ -150,8 +150,8 @@ func (s *Summer) Sent() int64 { return s.sent }
 // caller must not touch buf until Wait of the Sum returns.
 func (s *Summer) Start(buf []float32) *Sum { return s.StartExact(buf, 0) }
 
-// StartExact is like Start, but never rounds the first numbers of buf. The argument exact says how
-// many numbers these are. They may be counts that are sent together with gradients.
+// StartExact is like Start, but never rounds the first `exact` numbers of buf. They may be counts
+// that are sent together with gradients.
 func (s *Summer) StartExact(buf []float32, exact int) *Sum {
 	sum := s.take()
 	sum.buf, sum.exact = buf, exact
@@ -193,8 +193,8 @@ func (s *Summer) sliceEnd(sum *Sum, r int) int {
 	return end
 }
 
-// halvesEnd returns the index at which the first n numbers of a packed vector end. Numbers that are
-// not rounded take two halves each; the argument exact says how many these are.
+// halvesEnd returns the index at which the first n numbers of a packed vector end. The first
+// `exact` numbers are not rounded, and take two halves each.
 func halvesEnd(n, exact int) int { return n + min(n, exact) }
 
 // pack converts a vector for sending: the first numbers stay float32, the others become bfloat16.

@@ -26,8 +26,8 @@ type run struct {
 
 	credits chan struct{} // a token allows the gate to let one more item pass
 	stop    chan struct{} // closed when consume has returned ErrStop
-	// Both are valid when stop is closed, after ErrStop: the field limit is the number of items
-	// that are finished, and come the number of items that reach the gate.
+	// Both are valid when stop is closed, after ErrStop: the number of items that are finished
+	// (limit), and the number of items that reach the gate (come).
 	limit, come int
 }
 

@@ -53,12 +53,12 @@ type Options struct {
 //
 // For N vertices and M edges, the memory beyond the graph is 8 bytes for every 2^18 edges. If the
 // graph is not symmetric and Out is not given, the transpose takes 4 M + 8 N bytes more. In a graph
-// with relations, the field out lists the columns that draw from each vertex. This list takes 4 M +
+// with relations, the list `out` has the columns that draw from each vertex. This list takes 4 M +
 // 8 N bytes, and 4 bytes for each column.
 type Graph struct {
 	in, out    *graph.CSC
 	columns    columns
-	transposed bool // New made the field out, so Free frees it
+	transposed bool // New made `out`, so Free frees it
 	workers    int
 	cuts       []int // chunk i is the vertices cuts[i] to cuts[i+1]-1
 }
@@ -163,8 +163,8 @@ func cut(g *graph.CSC) []int {
 	return cuts
 }
 
-// chunks calls the function work for all chunks. The goroutines share the chunks, and the argument
-// worker is the number of the goroutine. If a mapped file cannot be read, chunks returns an error.
+// chunks calls the function work for all chunks. The goroutines share the chunks. Each passes its
+// number (`worker`) to the function. If a mapped file cannot be read, chunks returns an error.
 func (m *Graph) chunks(work func(worker, lo, hi int)) error {
 	var next atomic.Int64
 	return mem.Together(m.workers, func(w int) error {

@@ -52,10 +52,10 @@ func (m *Graph) HaloSize(r *Workload) (int, error) {
 }
 
 // Ahead yields, for up to n minibatches of the reader, the list of remote vertices in frontier
-// order. The argument first is the number of the first minibatch within the epoch. The sequence
-// stops at the end of the run. The minibatches are those of training, because they are sampled with
-// the same keys. Each is sampled when its list is requested, and its list overwrites the previous
-// one. An error ends the sequence and is stored in fault.
+// order. The first minibatch has the number `first` within the epoch. The sequence stops at the end
+// of the run. The minibatches are those of training, because they are sampled with the same keys.
+// Each is sampled when its list is requested, and its list overwrites the previous one. An error
+// ends the sequence and is stored in fault.
 func (r *Workload) Ahead(epoch, first, n int, fault *error) iter.Seq[[]graph.VertexID] {
 	return func(yield func([]graph.VertexID) bool) {
 		var remote []graph.VertexID

@@ -20,8 +20,8 @@ func NewKinds(starts []int64, bytes []int) *Kinds {
 	return &Kinds{Bytes: bytes, starts: starts, index: graph.NewPartIndex(starts)}
 }
 
-// NewSparseKinds returns Kinds for sparse rows, which have one kind. The argument ends becomes the
-// field Ends, and entry is the number of bytes of an entry.
+// NewSparseKinds returns Kinds for sparse rows, which have one kind. The given ends become
+// Kinds.Ends, and an entry has `entry` bytes.
 func NewSparseKinds(ends []int64, entry int) *Kinds {
 	k := NewKinds([]int64{0, int64(len(ends) - 1)}, []int{entry})
 	k.Ends = ends

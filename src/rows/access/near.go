@@ -11,9 +11,8 @@ import (
 // Near returns, for each hop (seed hop first), the vertices that spec shall draw with a higher
 // probability than others. For the last hop, whose sources are the input frontier, these are the
 // vertices in held. For the hop that comes l hops before the last one, they are the vertices with
-// the most paths of l edges from held vertices. The argument limit is the largest number of
-// vertices for such a hop. Ties go to the higher out-degree, then to the lower id. Paths are
-// counted in float32.
+// the most paths of l edges from held vertices. For such a hop there are at most `limit` vertices.
+// Ties go to the higher out-degree, then to the lower id. Paths are counted in float32.
 //
 // Time is O(hops (M+N)). It takes 8 N bytes, and for the result, which lies outside the Go heap,
 // N/8 bytes for each hop, and M/8 bytes more if the kind of sampling is Poisson. Source: data

@@ -164,8 +164,8 @@ func (m *Graph) inclusion(r *Workload,
 // sum adds up the results of an analysis over the minibatches of a step of the reader, and
 // multiplies by scale. A single analysis of all seeds would treat the step as one minibatch. All
 // vertices that most minibatches read would then get a probability near 1, and could not be
-// ordered. If the kind of sampling has no fanouts, the argument name says in the error what could
-// not be computed.
+// ordered. If the kind of sampling has no fanouts, the error says what could not be computed
+// (`name`).
 func (m *Graph) sum(
 	r *Workload, name string, scale float64,
 	analyse func(train []graph.VertexID, batch float64, fanouts []int) ([]float32, error),

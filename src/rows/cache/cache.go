@@ -40,10 +40,10 @@ type Policy interface {
 	// Window returns how many minibatches the policy knows in advance.
 	Window() int
 	// Feed gives the policy the remote vertices of the next minibatch in order. For each vertex,
-	// the argument worth says how much of a vector the cached row saves, in units of 1/255 vector.
-	// If worth is nil, each row saves a whole vector. Before Step is called for a minibatch, Feed
-	// must have been called for the next Window minibatches after it. If fewer remain in the run,
-	// it must have been called for all of them. A policy without a window ignores what it is fed.
+	// the list `worth` says how much of a vector the cached row saves, in units of 1/255 vector. If
+	// it is nil, each row saves a whole vector. Before Step is called for a minibatch, Feed must
+	// have been called for the next Window minibatches after it. If fewer remain in the run, it
+	// must have been called for all of them. A policy without a window ignores what it is fed.
 	Feed(remote []graph.VertexID, worth []uint8)
 	// Step decides for the remote vertices of the next step, which are distinct. It overwrites d.
 	Step(remote []graph.VertexID, d *Decision)

@@ -72,9 +72,8 @@ func (r *Reuse) AddDrawn(p, mean []float32) {
 
 // gap is the distribution of the time for which a vertex is not read, if vertices have random
 // numbers (LABOR). A minibatch reads the vertex with probability p. The vertex gets a new random
-// number every k minibatches, where k is the field lasts. With the probability in the field share,
-// the new number gives the same p; otherwise it gives 0. The minibatches at which vertices get new
-// numbers are spread evenly.
+// number every `lasts` minibatches. With the probability `share`, the new number gives the same p;
+// otherwise it gives 0. The minibatches at which vertices get new numbers are spread evenly.
 type gap struct {
 	p, share, lasts float64
 }

@@ -30,8 +30,8 @@ func (p *Prefetch) round(remote []graph.VertexID, d *Decision) {
 	p.deliver(remote, coming, d)
 }
 
-// restart lets the scores of all slots decay from this step on. It sets the field since of every
-// slot to this step. If the value for a slot differs later, a step has used the slot's row.
+// restart lets the scores of all slots decay from this step on. It notes this step for every slot
+// (`since`). If the value for a slot differs later, a step has used the slot's row.
 func (p *Prefetch) restart() {
 	for slot := range int32(p.filled) {
 		p.start[slot], p.since[slot] = p.score(slot), int32(p.step)

@@ -58,7 +58,7 @@ const (
 )
 
 // vacate makes a slot the oldest in the list, so that slots without a useful row are used first.
-// The argument because, which is unused or dropped, says why the slot has no such row.
+// The slot notes why it has no such row: unused or dropped (`because`).
 func (l *slots) vacate(slot int32, because graph.VertexID) {
 	l.vertex[slot] = because
 	l.vacant++
@@ -76,8 +76,8 @@ func (l *slots) unlink(slot int32) {
 	l.newer[older], l.older[newer] = newer, older
 }
 
-// take gives the oldest slot without a booked row to vertex v. The argument row is the number of
-// the vertex's row among the fetched rows.
+// take gives the oldest slot without a booked row to vertex v. Among the fetched rows, the vertex's
+// row has the index `row`.
 func (l *slots) take(index *Index, v graph.VertexID, row int, d *Decision) int32 {
 	slot := l.newer[len(l.vertex)]
 	l.unlink(slot)

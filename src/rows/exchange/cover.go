@@ -44,8 +44,8 @@ func (c *cover) start(edges, groups int) {
 }
 
 // add makes a group of the members appended since the last call, and reports whether there are any.
-// The argument bytes is the bytes of the group's sum, and row the bytes of a member's row. All
-// groups of a source must have the same row size.
+// The bytes of the group's sum (`bytes`) and of a member's row (`row`) are given. All groups of a
+// source must have the same row size.
 func (c *cover) add(bytes, row int) bool {
 	if len(c.member) == int(c.begin[len(c.begin)-1]) {
 		return false

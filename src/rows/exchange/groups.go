@@ -34,7 +34,7 @@ type Sums struct {
 const floatBytes = 4
 
 // costs are the bytes that travel for a row, for a sum and for a member of a sum, including ids and
-// weights. The field most is the largest number of members that a sum may have.
+// weights. A sum may have at most `most` members.
 type costs struct{ row, sum, member, most int }
 
 // MemberBytes returns the bytes by which a sum's member is requested: its id and, with Weighted,
@@ -243,9 +243,9 @@ func (c *Chooser) kindOf(g *Groups, group int32) *costs {
 }
 
 // choose chooses rows and sums for the remote vertices of g. The row of vertex k is at hand if
-// slot[k] is not negative; if slot is empty, no row is at hand. The argument kept lists vertices
-// whose rows must come as rows, not in sums. It gives each by its index among the vertices whose
-// rows are not at hand.
+// slot[k] is not negative; if slot is empty, no row is at hand. The rows of some vertices must come
+// as rows, not in sums. The list `kept` has these vertices, each by its index among the vertices
+// whose rows are not at hand.
 func (c *Chooser) choose(g *Groups, slot, kept []int32) {
 	c.misses = mem.Grow(c.misses[:0], len(g.alone))[:0]
 	c.needed = mem.Grow(c.needed[:0], len(g.alone))
@@ -343,8 +343,8 @@ func (c *Chooser) Free() {
 	*c = Chooser{costs: c.costs, early: c.early}
 }
 
-// Counts returns the counters that the plan of a minibatch would have after Request with the
-// argument w. The argument g holds the groups of w.Edges.
+// Counts returns the counters that the plan of a minibatch would have after Request with the given
+// wants (`w`). The groups g are those of w.Edges.
 func (c *Chooser) Counts(g *Groups, w Wants) trace.Counters {
 	c.choose(g, w.Slot, w.Kept)
 	early, sums := int64(len(w.Early)), int64(len(c.chosen))

@@ -217,9 +217,9 @@ func (l *Late) half(late bool) *serving {
 // Vectors returns how many rows and sums are late, or how many are early.
 func (l *Late) Vectors(late bool) int { return len(l.half(late).ptr) - 1 }
 
-// The method Make prepares rows and sums to be sent: it copies the rows, and computes the sums. The
-// argument late selects the late rows and sums or the early ones. Make prepares numbers lo to hi-1
-// of these. Several goroutines may call it at the same time for different numbers.
+// The method Make copies rows and computes sums, to be sent. It makes the late ones if `late` is
+// true, otherwise the early ones, and of these only numbers lo to hi-1. Several goroutines may call
+// it at the same time for different numbers.
 func (l *Late) Make(x *Exchange, late bool, lo, hi int) {
 	if lo == hi || x.planning {
 		return

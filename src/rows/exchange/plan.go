@@ -93,8 +93,8 @@ func (x *Exchange) Locate(p *Plan, ids []graph.VertexID) error {
 	return nil
 }
 
-// hold handles the vertices whose rows are in Options.Buffer, as the argument slot (Wants.Slot)
-// says. It sets their references in p.Rows to the buffer, and removes the vertices from p.missing.
+// hold handles the vertices whose rows are in Options.Buffer, as the list slot (Wants.Slot) says.
+// It sets their references in p.Rows to the buffer, and removes the vertices from p.missing.
 func (x *Exchange) hold(p *Plan, slot []int32) {
 	if len(slot) == 0 {
 		return

@@ -337,8 +337,8 @@ func (p *Plan) shorten(e *Edges, place func(j int) int32) {
 	}
 }
 
-// addSums computes the sums that rank r wants, and writes them to dst. The argument ids has the
-// sums' members, which come after the ids of rows in wantIDs.
+// addSums computes the sums that rank r wants, and writes them to dst. The list ids has the sums'
+// members, which come after the ids of rows in wantIDs.
 func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 	for kind, of := range x.kinds {
 		wanted := x.countsOf(p.wanted, r, kind)

@@ -50,7 +50,7 @@ type Policy struct {
 	// Bytes returns the memory of the policy's index, scores and window, without the rows.
 	Bytes func(s Size) int64
 	// Scratch returns the temporary memory of Rank, or of computing the first fill, for n vertices.
-	// The argument sampler is the bytes of a sampler and its minibatch.
+	// A sampler and its minibatch take `sampler` bytes.
 	Scratch func(n, sampler int64, o *Settings) int64
 
 	// Variants returns the settings of this policy that cache.policy auto compares by counting

@@ -88,9 +88,8 @@ func (o *Settings) interval() int {
 }
 
 // newBuffer makes the buffer, which needs the degree of each vertex as long as it lives. It copies
-// the degrees if the graph is freed before the buffer (the argument passing). It also copies them
-// if they come from the transpose of the graph, because the transpose is always freed before the
-// buffer.
+// the degrees if the graph is freed before the buffer (`passing`). It also copies them if they come
+// from the transpose of the graph, because the transpose is always freed before the buffer.
 func newBuffer(m *access.Graph, passing bool, o cache.PrefetchOptions) (cache.Policy, error) {
 	if !m.Transposed() && !passing {
 		o.Degree = m.OutDegrees()

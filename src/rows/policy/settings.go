@@ -91,9 +91,8 @@ const (
 // With locality (job.Locality), sampling prefers vertices whose rows the rank already has. Then the
 // content of the cache must be known before the run, and be the same in every run. Unsettled
 // returns the config key whose value makes the content unknown until minibatches are sampled or
-// something is measured, and says why. It returns "" if there is no such key. The argument adapts
-// says that draws adapt to the number of fetched rows; then this number must also be the same in
-// every run.
+// something is measured, and says why. It returns "" if there is no such key. If draws adapt to the
+// number of fetched rows (`adapts`), this number must also be the same in every run.
 func (s *Settings) Unsettled(adapts bool) (key, why string) {
 	switch p := Find(s.Policy); {
 	case p == nil || p.Foresees: // auto tries policies that know minibatches in advance

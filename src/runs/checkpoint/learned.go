@@ -18,8 +18,8 @@ import (
 
 // SaveLearned writes the learned rows of the parts [first, last) of each rank into the checkpoint
 // at rank 0's path. Saver.Save then completes the checkpoint with the checksums that SaveLearned
-// returns there. If the path is "", nothing is written. The argument best says whether there are
-// best rows. The function alive is called while files are written. Collective.
+// returns there. If the path is "", nothing is written. If there are best rows, `best` is true. The
+// function alive is called while files are written. Collective.
 func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best bool,
 	alive func()) (rundir.FileSums, error) {
 	path, err := comm.Bcast(c, path)

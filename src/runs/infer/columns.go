@@ -74,9 +74,9 @@ func (s Passes) columnsAtOnce() (int, error) {
 	return block, nil
 }
 
-// blockColumns returns the width of the blocks into which cols columns are cut. The argument fit is
-// the number of columns that fit into memory. There are as few blocks as possible. All blocks
-// except the last have the same width, a multiple of a cache line.
+// blockColumns returns the width of the blocks into which cols columns are cut. At most `fit`
+// columns fit into memory. There are as few blocks as possible. All blocks except the last have the
+// same width, a multiple of a cache line.
 func blockColumns(cols, fit int) int {
 	if fit >= cols {
 		return cols

@@ -122,7 +122,7 @@ func (s Passes) Embeddings(ctx context.Context) ([]float32, error) {
 }
 
 // finite returns an error on every rank if ok is false on any rank, which means that this rank has
-// numbers that are not finite. The error calls them by the argument name. Collective.
+// numbers that are not finite. The error calls them by the given name. Collective.
 func (s Passes) finite(name string, ok bool) error {
 	bad, err := comm.AgreeAny(s.Comm, !ok)
 	if err == nil && bad {
@@ -318,8 +318,7 @@ func (inspect putRows) followedBy(store putRows) putRows {
 
 // inferLayer runs layer l over all own vertices, chunk by chunk. It passes the layer's rows to the
 // function inspect, unless that is nil, and then to the function store. If store is nil, it returns
-// the rows. In a file they are stored in blocks of columns; the argument block is the width of a
-// block.
+// the rows. In a file they are stored in blocks of columns; a block has `block` columns.
 func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int,
 	inspect, store putRows,
 ) (out layerRows, err error) {

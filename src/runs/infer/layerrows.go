@@ -246,12 +246,12 @@ func checkScratchDir(dir string, bytes int64) error {
 	return nil
 }
 
-// hiddenBytes returns how many bytes of hidden rows inference keeps at a time. The argument
-// vertices is the number of vertices, and stores the type in which the device stores rows.
-// Inference keeps the rows of two layers. If a layer is computed by columns, its aggregates take
-// the place of the second layer. With jumping knowledge it keeps the rows of all layers. If the
-// last layer maps rows before it adds them, inference keeps the mapped rows instead of the rows
-// that this layer would read. If it works by columns, it also keeps the sums of the mapped rows.
+// hiddenBytes returns how many bytes of hidden rows inference keeps at a time. The number of
+// vertices and the type in which the device stores rows (`stores`) are given. Inference keeps the
+// rows of two layers. If a layer is computed by columns, its aggregates take the place of the
+// second layer. With jumping knowledge it keeps the rows of all layers. If the last layer maps rows
+// before it adds them, inference keeps the mapped rows instead of the rows that this layer would
+// read. If it works by columns, it also keeps the sums of the mapped rows.
 func hiddenBytes(m *nn.Config, vertices int64, stores compute.Elements) int64 {
 	hidden, last := m.Layers-1, m.Layers-1
 	layers := min(2, hidden)

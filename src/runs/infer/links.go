@@ -123,7 +123,7 @@ func (s Passes) endsOf() (ends [2]linkEnd) {
 func (e *linkEnd) has(id int32) bool { return int(id) >= e.first && int(id) < e.end }
 
 // id returns the source id for a word of the user. The parts have ids of the form TYPE/ID if
-// vertices have types; the argument word may lack the TYPE/.
+// vertices have types; the word of the user may lack the TYPE/.
 func (e *linkEnd) id(word string) string {
 	if e.name == "" || strings.HasPrefix(word, e.name+"/") {
 		return word
@@ -131,8 +131,8 @@ func (e *linkEnd) id(word string) string {
 	return e.name + "/" + word
 }
 
-// readLinks reads a file of links (see shard.ReadLinks). The argument extra is the number of
-// further vertices in a line, after its link.
+// readLinks reads a file of links (see shard.ReadLinks). Each line has `extra` further vertices
+// after its link.
 func (s Passes) readLinks(path string, extra int) (links [][]graph.VertexID, err error) {
 	ends := s.endsOf()
 	source, err := s.Shards.OpenSourceIDs()

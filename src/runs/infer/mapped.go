@@ -21,8 +21,8 @@ type mappedRows struct {
 
 // mappedFor makes room for the mapped rows that layer l reads. It returns nil if the layer adds
 // rows before it maps them. If memory is short, the rows of neighbours are stored in blocks of
-// columns. The argument block is a number of columns of the previous layer; a block of mapped rows
-// takes as much memory as these columns or less, rounded to whole cache lines. Collective.
+// columns. A block of mapped rows takes at most the memory of `block` columns of the previous
+// layer, rounded to whole cache lines. Collective.
 func (s Passes) mappedFor(l, block int) (m *mappedRows, err error) {
 	of := &s.Job.Model
 	if !of.MapsFirst(l) {

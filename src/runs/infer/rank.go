@@ -25,10 +25,9 @@ var (
 // every run.
 const judging = 0xD1B54A32D192ED03
 
-// eachBlock calls f with the embeddings of all vertices, block by block. The argument rows of f has
-// the embeddings of consecutive vertices, beginning with the vertex first. The argument own of
-// eachBlock has the embeddings of this rank's vertices. If there is only one rank, nothing is
-// copied. Collective.
+// eachBlock calls f with the embeddings of all vertices, block by block. It passes the embeddings
+// of consecutive vertices (`rows`), and the first of these vertices (`first`). The matrix `own` has
+// the embeddings of this rank's vertices. If there is only one rank, nothing is copied. Collective.
 func (s Passes) eachBlock(own []float32, cols int, f func(first graph.VertexID,
 	rows compute.Matrix)) error {
 	offsets, size := s.Shards.Offsets, s.Comm.Size()
@@ -90,8 +89,8 @@ type ranking struct {
 }
 
 // RankLinks ranks the rank's links of a split, 1 for validation and 2 for test, among candidates:
-// links with the same source and another target. The argument own has the embeddings [own vertices,
-// Out]. The candidates of a link are those in the argument given. If it is nil, they are
+// links with the same source and another target. The matrix `own` has the embeddings [own vertices,
+// Out]. The caller may give the candidates of each link (`given`). If it gives none, they are
 // Job.Links.Judged vertices, drawn with the link's original ids as the only key, or, if Judged is
 // 0, all vertices. Vertices that were not given are left out if they have a link or edge with the
 // source, in either direction and in any split. A link without candidates is not ranked. If some

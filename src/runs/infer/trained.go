@@ -187,8 +187,8 @@ func (m *Model) columnName(c int) string {
 }
 
 // weighs reports whether the model reads the edge weights of these parts. It reads them if it was
-// trained with weights and the argument asked is true. It is an error if it should read weights
-// that the parts do not have.
+// trained with weights and the caller asks for them (`asked`). It is an error if it should read
+// weights that the parts do not have.
 func (m *Model) weighs(s *shard.Shards, asked bool) (bool, error) {
 	trained, known := m.About["edge_weights"] // older runs do not say
 	if asked && trained == "true" && !s.Weighted {

@@ -287,9 +287,9 @@ func weakScalingChart(runs []*Run) *chart.Chart {
 		"of the ideal speed-up over the fewest ranks.", c)
 }
 
-// addStudies adds a curve for each weak scaling study if the argument weak is true, otherwise for
-// each strong one. The function y returns the value of a point. The function ideally returns the
-// value of the line of ideal scaling, which begins at the first point.
+// addStudies adds a curve for each study of weak scaling or, if `weak` is false, of strong scaling.
+// The function y returns the value of a point. The function ideally returns the value of the line
+// of ideal scaling, which begins at the first point.
 func addStudies(c *chart.Curves, runs []*Run, weak bool, y func(point) float64,
 	ideally func(first point, ranks float64) float64) {
 	for i, s := range studies(runs) {

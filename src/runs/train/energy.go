@@ -19,8 +19,8 @@ type metered struct {
 	unknown [energy.NumKinds]string
 
 	epochs, seeds int
-	// Joules of all nodes: the field epoch sums up the complete epochs, the field all everything
-	// since the first step.
+	// Joules of all nodes: of the complete epochs (`epoch`), and of everything since the first step
+	// (`all`).
 	epoch, all [energy.NumKinds]float64
 }
 
@@ -84,8 +84,8 @@ func (m *metered) own() (j joules) {
 	return j
 }
 
-// add adds an epoch that has ended, with the given number of seeds. The argument part says that
-// this process has trained only a part of the epoch.
+// add adds an epoch that has ended, with the given number of seeds. If this process has trained
+// only a part of the epoch, `part` is true.
 func (m *metered) add(each []share, seeds int, part bool) {
 	m.all = [energy.NumKinds]float64{}
 	for rank, one := range each {

@@ -28,8 +28,8 @@ func (r *Reading) Waiting(begins bool) {
 	}
 }
 
-// During calls read and watches the process meanwhile. The argument name is what messages call the
-// thing that is read. Reading bytes is progress, and so is all that a Watchdog counts as progress.
+// During calls read and watches the process meanwhile. Messages call the thing that is read by the
+// given name. Reading bytes is progress, and so is all that a Watchdog counts as progress.
 func (r *Reading) During(name string, read func() error) error {
 	if _, known := mem.ReadBytes(); r.Limit <= 0 || !known {
 		return read()

@@ -216,7 +216,7 @@ func divided(s *shard.Shards, spec Spec) *Job {
 }
 
 // divideParts gives every rank whole parts and returns the seeds of each stream, one stream for
-// each group of ranks. The argument size is the number of ranks of a group.
+// each group of ranks. A group has `size` ranks.
 func (j *Job) divideParts(size int) (streams [][]graph.VertexID) {
 	s, per := j.Shards, j.Shards.Parts/j.Ranks
 	for r := range j.Ranks {
@@ -235,7 +235,7 @@ func (j *Job) divideParts(size int) (streams [][]graph.VertexID) {
 }
 
 // cutParts gives every rank a piece of a part and returns the seeds of each stream, one stream for
-// each group of ranks. The argument size is the number of ranks of a group.
+// each group of ranks. A group has `size` ranks.
 func (j *Job) cutParts(size int) (streams [][]graph.VertexID) {
 	s, pieces := j.Shards, j.Ranks/j.Shards.Parts
 	for p := range s.Parts {

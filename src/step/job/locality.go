@@ -26,9 +26,9 @@ type Adaption struct {
 	Edges        float64 // sampled edges/s that a rank draws and trains on; > 0
 }
 
-// Clash returns an error for each pair of settings that contradict each other. The argument reads
-// says whether the model reads neighbours. If it does not, the factor is not used, so Adapts may be
-// set without Favour.
+// Clash returns an error for each pair of settings that contradict each other. If the model reads
+// neighbours, `reads` is true. If it does not, the factor is not used, so Adapts may be set without
+// Favour.
 func (l *Locality) Clash(reads bool) (errs []error) {
 	if reads && l.Adapts && !l.Favours() {
 		errs = append(errs, fmt.Errorf(
@@ -97,10 +97,10 @@ type Factor struct {
 	Fixed  bool    // whether all later epochs keep Value
 }
 
-// Next returns the factor of the next epoch (algorithm 2). The argument share is the share of time
-// that loading took in the last epoch. If it is above Upper, the factor doubles, to at most Favour.
-// If it is below Lower, the factor goes back half of the way to Before. Otherwise the factor keeps
-// its value for the rest of the run.
+// Next returns the factor of the next epoch (algorithm 2). In the last epoch, loading took the
+// given share of the time. If this share is above Upper, the factor doubles, to at most Favour. If
+// it is below Lower, the factor goes back half of the way to Before. Otherwise the factor keeps its
+// value for the rest of the run.
 func (l *Locality) Next(f Factor, share float64) Factor {
 	switch {
 	case f.Fixed:

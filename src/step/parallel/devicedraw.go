@@ -201,7 +201,8 @@ func (d *deviceDraws) free() error {
 }
 
 // drawOnDevice sets up drawing on the device for training minibatches if the options ask for it and
-// all ranks can, and sets DrawsOn. The argument whole draws all other minibatches. Collective.
+// all ranks can, and sets DrawsOn. The given drawer (`whole`) draws all other minibatches.
+// Collective.
 func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	o := &s.o
 	device := compute.CapabilitiesOf(o.Device).Accelerator

@@ -150,8 +150,8 @@ func (v *values) edgeValue(edge int64) float64 {
 	return float64(v.of[edge])
 }
 
-// totalOf returns the sum of the weights of all in-edges that a destination has in the graph. It is
-// the one in the field totals, if the minibatch has these.
+// totalOf returns the sum of the weights of all in-edges that a destination has in the graph. If
+// the minibatch has such sums (`totals`), it is taken from them.
 func (v *values) totalOf(d int) float64 {
 	if len(v.totals) > 0 {
 		return v.totals[d]

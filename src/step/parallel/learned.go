@@ -70,11 +70,11 @@ type learnedOf struct {
 // ofLearned is a vertex type whose rows are learned.
 type ofLearned struct {
 	kind int
-	// The field first is the index in ids of the type's first vertex, and vertices is the number of
-	// the type's vertices.
+	// Index in ids of the type's first vertex (first), and number of the type's vertices
+	// (vertices).
 	first, vertices int
-	// The field lo is the index of the type's first row in the input of all types, and read is the
-	// number of the type's rows.
+	// Index of the type's first row in the input of all types (lo), and number of the type's rows
+	// (read).
 	lo, read int
 	at       int // index of the type's first row in the input of learned types
 }
@@ -154,7 +154,7 @@ func (w *withLearned) stages() []Stage {
 }
 
 // half returns the route by which the early rows (or, if late is set, the late rows) come to a rank
-// whose node fetches as one. The argument what begins the names of its stages.
+// whose node fetches as one. The names of its stages begin with the text `what`.
 func (w *withLearned) half(what string, late bool) route {
 	k := 0
 	if late {

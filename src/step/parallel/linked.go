@@ -88,7 +88,7 @@ func (b *bucket) cut(p *nn.Params, l, rank, ranks int) int {
 	return len(b.own) * ranks
 }
 
-// place takes memory for the slices of the other ranks from the front of the argument memory, and
+// place takes memory for the slices of the other ranks from the front of the given memory, and
 // returns the rest.
 func (b *bucket) place(memory []float32, ranks int) []float32 {
 	n := len(b.own)

@@ -37,8 +37,8 @@ type sliceTransport interface {
 	Cut()         // called by one rank alone
 }
 
-// newLinkQueue makes a linkQueue over a sliceTransport, which the caller still owns. The argument
-// waiting is the number of errands for which the queue has room. Callers block while it is full.
+// newLinkQueue makes a linkQueue over a sliceTransport, which the caller still owns. The queue has
+// room for `waiting` errands. Callers block while it is full.
 func newLinkQueue(device compute.PeerDevice, over sliceTransport,
 	rank, ranks, waiting int) *linkQueue {
 	q := &linkQueue{device: device, over: over, rank: rank, ranks: ranks,

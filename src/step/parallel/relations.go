@@ -102,10 +102,10 @@ func (e *LayerEdges) relate(s *sample.Minibatch, needs nn.Needs, train bool, t *
 	}
 }
 
-// fillBlock fills the block into with the rows of b, followed by one row for each destination,
+// fillBlock fills a block (`into`) with the rows of b, followed by one row for each destination,
 // whose only edge comes from the destination itself. In r it sets the destinations and groups of
-// these rows. If the argument biases is set, it also gives each destination the bias of its group.
-// The frontier begins with the destinations.
+// these rows. If `biases` is true, it also gives each destination the bias of its group. The
+// frontier begins with the destinations.
 func (r *related) fillBlock(into, b *graph.Block, frontier []graph.VertexID, own nn.Relating,
 	c *graph.Columns, biases bool) {
 	rows, edges := b.NumRows(), b.NumEdges()
@@ -151,8 +151,8 @@ func (r *related) fold(b *graph.Block) {
 	}
 }
 
-// begin lists the rows of each destination, and leaves room for further rows. The argument extra is
-// the number of further rows of a destination. It returns a function from a vertex to its group.
+// begin lists the rows of each destination, and leaves room for further rows. A destination has
+// `extra` further rows. It returns a function from a vertex to its group.
 func (r *related) begin(b *graph.Block, own nn.Relating, c *graph.Columns,
 	extra int64) func(graph.VertexID) int {
 	rows, t, n := b.NumRows(), &r.targets, b.NumDst

@@ -51,9 +51,8 @@ type remoteDraws struct {
 	edges       []int // [K] number of neighbours that each rank returns
 }
 
-// newRemoteDrawer makes the samplers and communicators. The argument rows [K+1] has the first
-// vertex of each rank, and the argument elsewhere says that seeds may be vertices of any rank.
-// Collective.
+// newRemoteDrawer makes the samplers and communicators. The list `rows` [K+1] has the first vertex
+// of each rank. If seeds may be vertices of any rank, `elsewhere` is true. Collective.
 func newRemoteDrawer(
 	c comm.Comm, rows []int64, elsewhere bool, o DrawerOptions, around drawn,
 ) (*remoteDrawer, error) {

@@ -30,9 +30,9 @@ func composeSplit(s *Strategy) error {
 	return nil
 }
 
-// share makes groups of ranks train each minibatch together. The argument size is the number of
-// ranks in a group. If the argument serving is set, the owners of vertices find the feature rows
-// that other ranks of the group read. Collective.
+// share makes groups of ranks train each minibatch together. A group has `size` ranks. If `serving`
+// is true, the owners of vertices find the feature rows that other ranks of the group read.
+// Collective.
 func (s *Strategy) share(size int, serving bool) (*splitDrawer, error) {
 	if err := s.degreesKnown(); err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 )
 
 // splitDrawer draws minibatches that a group of ranks makes together. After each hop except the
-// last, vertices go to their owners in a collective of the pipeline, counts before ids. If the
-// field serving is set, this also happens after the last hop. A hop that is drawn as a whole
+// last, vertices go to their owners in a collective of the pipeline, counts before ids. If
+// `serving` is true, this also happens after the last hop. A hop that is drawn as a whole
 // (sample.Layer) has one more collective before that. If ranks hold only the in-edges of their own
 // vertices, and so draw for other groups too, a hop begins with the collectives of a remoteDrawer.
 // As in a remoteDrawer, no stage keeps a sampler for the next stage.
@@ -30,8 +30,8 @@ type splitDrawer struct {
 	layers   chan *sample.Layer // layers that no minibatch uses at present
 }
 
-// newSplitDrawer makes the samplers, and the communicator of the rank's group. The argument size is
-// the number of ranks in a group. Collective.
+// newSplitDrawer makes the samplers, and the communicator of the rank's group. A group has `size`
+// ranks. Collective.
 func newSplitDrawer(o *Options, size int, serving bool, draw DrawerOptions, around drawn,
 ) (*splitDrawer, error) {
 	d := &splitDrawer{
@@ -98,8 +98,8 @@ func (d *splitDrawer) Bytes() int64 {
 	return bytes
 }
 
-// stages returns the stages from the seeds to the blocks and, if the field serving is set, to the
-// rows that other ranks read.
+// stages returns the stages from the seeds to the blocks and, if `serving` is true, to the rows
+// that other ranks read.
 func (d *splitDrawer) stages() []Stage {
 	stages := []Stage{local(trace.Sample, "sample", d.sample)}
 	for h := 1; h <= d.hops(); h++ {

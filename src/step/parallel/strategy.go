@@ -260,9 +260,9 @@ func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix,
 var errUntrained = errors.New("this strategy has no gradients: it can only evaluate")
 
 // Step runs forward, loss and backward on a minibatch. A step has one or several minibatches on a
-// rank. For the last of them, the argument endsStep is true, and Step returns after the gradients
-// have been summed over all minibatches and ranks of the step. It reports its phases to the
-// argument phases. An error ends the job.
+// rank. For the last of them, `endsStep` is true, and Step returns after the gradients have been
+// summed over all minibatches and ranks of the step. It reports its phases to `phases`. An error
+// ends the job.
 func (s *Strategy) Step(m *Minibatch, endsStep bool, phases Phases) (t Trained, err error) {
 	model, sums := s.o.Model, s.o.Gradients
 	if sums == nil {

@@ -265,8 +265,8 @@ func countOne(m *access.Graph, r *access.Workload, o policy.Settings, capacity i
 }
 
 // Begin chooses the cache of an epoch. It reports whether this cache differs from that of the epoch
-// before; if so, the caller must open it. The argument part says that a restart cut the epoch,
-// which then does not count as a trial.
+// before; if so, the caller must open it. If a restart cut the epoch (`part`), it does not count as
+// a trial.
 func (a *Auto) Begin(part bool) (o policy.Settings, another bool) {
 	if a == nil || a.done {
 		return o, false

@@ -165,9 +165,9 @@ func (s *Store) nextReads(at Position, n int, sorts []*fetchedSort) (err error) 
 	return err
 }
 
-// timeReads fetches the rows of n minibatches: if the argument nodes is set, as nodes, otherwise
-// each rank for itself. It returns the rows that all ranks fetch for one step, and the mean time of
-// the slowest rank. Collective.
+// timeReads fetches the rows of n minibatches: as nodes if `nodes` is true, otherwise each rank for
+// itself. It returns the rows that all ranks fetch for one step, and the mean time of the slowest
+// rank. Collective.
 func (s *Store) timeReads(sorts []*fetchedSort, n int, nodes bool) (rows, seconds float64,
 	err error) {
 	was := s.Job.AsNodes

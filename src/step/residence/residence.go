@@ -169,8 +169,8 @@ func (s *Store) Bytes() (n int64) {
 }
 
 // Fetcher makes the exchange for what minibatches read: feature rows in Tables, in the cache c
-// (which may be nil) and on other ranks, or columns of rows. If the argument learned is set, it
-// also exchanges learned rows, which must not change meanwhile. Collective.
+// (which may be nil) and on other ranks, or columns of rows. If `learned` is true, it also
+// exchanges learned rows, which must not change meanwhile. Collective.
 func (s *Store) Fetcher(c *Cache, learned bool) (*exchange.Fetcher, error) {
 	o := s.exchangeOptions(s.rows(), slices.Clone(s.kinds))
 	o.Offsets, o.Stored = s.shards().Ranges(), s.Job.Cache.FromFiles()

@@ -98,8 +98,8 @@ func (g *CSC) Validate() error {
 }
 
 // CheckRow reports the first broken rule of one row: the row lies within Indices, its end is not
-// before its begin, and each in-neighbour is less than the argument vertices. The graph may have
-// fewer rows than vertices. O(in-degree).
+// before its begin, and each in-neighbour is less than `vertices`. The graph may have fewer rows
+// than vertices. O(in-degree).
 func (g *CSC) CheckRow(row VertexID, vertices int) error {
 	begin, end := g.Indptr[row], g.Indptr[row+1]
 	switch {

@@ -143,10 +143,10 @@ func (g *CSC) FindBy(l Link, place []int32) int64 {
 	return g.Indptr[l.Target] + int64(at)
 }
 
-// With returns a copy of the graph with the given links added as edges. If the argument reverses is
-// set, With adds the reverses of the links too. It does not repeat edges that g has. In each row of
-// g, sources must be in ascending order of place[source]; the rows of the copy are in this order
-// too. The copy takes 8 bytes a vertex and 4 an edge, until the caller calls Free.
+// With returns a copy of the graph with the given links added as edges. If `reverses` is true, With
+// adds the reverses of the links too. It does not repeat edges that g has. In each row of g,
+// sources must be in ascending order of place[source]; the rows of the copy are in this order too.
+// The copy takes 8 bytes a vertex and 4 an edge, until the caller calls Free.
 func (g *CSC) With(links []Link, reverses bool, place []int32) CSC {
 	more := slices.Clone(links)
 	for _, l := range links {

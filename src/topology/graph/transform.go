@@ -18,7 +18,7 @@ func (g *CSC) Free() {
 }
 
 // edges returns an edgeSource that yields the edges of g, in the order of their destinations. If
-// the argument transposed is set, it yields each edge reversed.
+// `transposed` is true, it yields each edge reversed.
 func (g *CSC) edges(transposed bool) edgeSource {
 	return func(yield func([]Edge)) {
 		batch := make([]Edge, 0, batchEdges)

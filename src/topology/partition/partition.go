@@ -315,8 +315,8 @@ func (l *load) add(v, part int, times int64) {
 	}
 }
 
-// fullness returns the largest share of a limit that the argument part would reach with vertex v in
-// it, over the constraints in which v has a weight. Above 1, the part would exceed a limit.
+// fullness returns the largest share of a limit that a part would reach with vertex v in it, over
+// the constraints in which v has a weight. Above 1, the part would exceed a limit.
 func (l *load) fullness(v, part int) float64 {
 	sum, worst := l.of(part), 0.0
 	for i := range l.constraints {

@@ -207,8 +207,7 @@ func bestMove(g *graph.CSC, w Weights, l *load, near *neighbours, part []int32, 
 	return best, best.to >= 0
 }
 
-// excess reports whether the argument part exceeds the limit of a constraint in which v has a
-// weight.
+// excess reports whether a part exceeds the limit of a constraint in which v has a weight.
 func (l *load) excess(v, part int) bool {
 	sum := l.of(part)
 	for i := range l.constraints {
@@ -219,12 +218,12 @@ func (l *load) excess(v, part int) bool {
 	return false
 }
 
-// none, as the argument swapped of relief, says that no vertex moves the opposite way.
+// none is passed to relief in place of a vertex if no vertex moves the opposite way.
 const none = -1
 
 // relief returns the decrease of the total excess if vertex v moves from one part to another.
-// Unless the argument swapped is none, it is a vertex that moves the opposite way at the same time.
-// In each constraint, the excess is measured in multiples of the mean of a part.
+// At the same time another vertex (`swapped`) moves the opposite way, unless it is none. In each
+// constraint, the excess is measured in multiples of the mean of a part.
 func (l *load) relief(v, swapped, from, to int) float64 {
 	a, b, total := l.of(from), l.of(to), 0.0
 	for i := range l.constraints {

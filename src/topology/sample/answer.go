@@ -63,8 +63,8 @@ func (a *Answer) Bytes() int64 {
 
 // Answer draws for the vertices ids, whose rows this rank holds. The list ids has the requests,
 // rank after rank. The request of rank r has words[r] entries, and word[r] keys the draws for it.
-// All ranks ask for the same hop of the same step as this rank's Asking, the argument own. A vertex
-// whose row is not held here is an error that wraps graph.ErrVertexRange.
+// All ranks ask for the same hop of the same step as this rank's Asking (`own`). A vertex whose row
+// is not held here is an error that wraps graph.ErrVertexRange.
 func (r *Remote) Answer(
 	a *Answer, ids []graph.VertexID, words []int, word []uint64, own *Asking,
 ) error {

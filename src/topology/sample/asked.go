@@ -17,8 +17,8 @@ const AskBytes = 16
 // VertexBytes is the size of a vertex in a message.
 const VertexBytes = 4
 
-// AskingHops returns how many of a minibatch's hops ask other ranks. If the argument elsewhere is
-// false, all seeds are vertices of this rank, so the hop next to the seeds asks no other rank.
+// AskingHops returns how many of a minibatch's hops ask other ranks. If `elsewhere` is false, all
+// seeds are vertices of this rank, so the hop next to the seeds asks no other rank.
 func AskingHops(hops, ranks int, elsewhere bool) int {
 	if ranks == 1 || hops == 0 {
 		return 0

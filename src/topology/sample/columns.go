@@ -26,7 +26,7 @@ type columnList struct {
 	ranges   []columnRange
 	block    graph.Block // for columns that another rank asks for; only Targets and Ends are used
 	order    []int32     // destinations, type by type
-	ends     []int       // [T] where the destinations of each type end in the field order
+	ends     []int       // [T] where the destinations of each type end in `order`
 	first    []graph.VertexID
 	columns  []graph.VertexID
 	original []int32

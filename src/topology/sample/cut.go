@@ -47,9 +47,9 @@ func push[T mem.Number](s []T, x T) []T {
 }
 
 // Cut sets share to the share of m that a member of a group makes. It sets c[h-1] to the Crossing
-// of hop h, as Split.Last leaves it or, if the argument serving is set, as Split.Serve does. All
-// sizes are those of a real run, but the order differs: vertices beyond the destinations of a block
-// come in the order of the whole minibatch. O(edges).
+// of hop h, as Split.Last leaves it or, if `serving` is true, as Split.Serve does. All sizes are
+// those of a real run, but the order differs: vertices beyond the destinations of a block come in
+// the order of the whole minibatch. O(edges).
 func (x *Cutter) Cut(m *Minibatch, o *Owners, member int, serving bool, share *Minibatch,
 	c []Crossing) {
 	x.m, x.share, x.size, x.member, x.serving = m, share, o.Size, int32(member), serving

@@ -329,10 +329,10 @@ func (m *Minibatch) addTotals(degrees []int64) {
 	}
 }
 
-// weigh makes room in the array weights for the weights of this hop's edges, whose number is the
-// argument edges. The array keeps the weights that it has already, those of the edges of other
-// relations; the argument previous is their number. weigh returns the array, which is empty if
-// edges have no weights.
+// weigh makes room in an array of weights for the weights of this hop's edges (their number is
+// `edges`). The array keeps the weights that it has already (their number is `previous`), which are
+// those of the edges of other relations. weigh returns the array, which is empty if edges have no
+// weights.
 func (s *Fused) weigh(weights []float32, previous, edges int) []float32 {
 	if s.options.Weights {
 		s.hop.ofData = s.topology.Weights

@@ -236,8 +236,8 @@ func (d *drawer) drawPlainly(h *hop, lo, hi int) {
 	}
 }
 
-// place stores the positions of drawn edges in h.places. The first numbers in the argument pos are
-// the positions of the edges of destination lo.
+// place stores the positions of drawn edges in h.places. The list pos begins with the positions of
+// the edges of destination lo.
 func (h *hop) place(lo int, pos []int64) {
 	if h.places == nil {
 		return
@@ -248,7 +248,7 @@ func (h *hop) place(lo int, pos []int64) {
 }
 
 // drawRest draws all edges of the row of destination i, except those that the minibatch leaves out.
-// The argument without has the places of these edges in the row.
+// The places of these edges in the row are given (`without`).
 func (d *drawer) drawRest(h *hop, i int, without []int64) {
 	d.pos = mem.Grow(d.pos, max(chunkEdges, int(h.degree[i])))
 	pos := d.pos[:h.degree[i]]

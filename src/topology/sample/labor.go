@@ -382,8 +382,8 @@ func (d *drawer) chooseBelow(pos []int64, h *hop, i int) {
 	}
 }
 
-// has reports whether a neighbour with the given number is drawn. The argument inSet says whether
-// the neighbour is near.
+// has reports whether a neighbour with the given number is drawn. If the neighbour is near, `inSet`
+// is true.
 func (b bounds) has(inSet bool, number uint64) bool {
 	if inSet {
 		return number < b.near

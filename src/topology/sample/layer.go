@@ -34,7 +34,7 @@ type Layer struct {
 	found, all []graph.VertexID
 	// [length of found] position in the list all of each vertex of found
 	at  []int32
-	sum []float64 // [len(all)] mass of each vertex in the field all, later its probability
+	sum []float64 // [len(all)] mass of each vertex in `all`, later its probability
 }
 
 // candidateWords is the number of words of a candidate: a vertex that a rank has found, and its

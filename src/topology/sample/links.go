@@ -387,8 +387,7 @@ func (o *leftOut) sourcesOf(i int) []graph.VertexID {
 // clear makes the list empty.
 func (o *leftOut) clear() { o.start, o.from = append(o.start[:0], 0), o.from[:0] }
 
-// add adds the sources that vertex i leaves out. The argument i must be greater than the argument i
-// of all calls before.
+// add notes the sources that vertex i leaves out. Calls must come in ascending order of i.
 func (o *leftOut) add(i int, from []graph.VertexID) {
 	for len(o.start) <= i { // vertices in between leave nothing out
 		o.start = append(o.start, int32(len(o.from)))
@@ -511,9 +510,9 @@ func (k *skips) column(t *Topology, column graph.VertexID, relation, d int) bool
 	return false
 }
 
-// put adds the places that destination i skips. The argument i must be greater than in all calls
-// before. The argument row has the in-neighbours of the destination, and the argument skipped has
-// those of them that it skips.
+// put notes the places that destination i skips. Calls must come in ascending order of i. The list
+// `row` has the in-neighbours of the destination, and the list `skipped` has those of them that it
+// skips.
 func (k *skips) put(i int, row, skipped []graph.VertexID) {
 	for len(k.start) <= i { // destinations in between skip nothing
 		k.start = append(k.start, int32(len(k.place)))
@@ -521,8 +520,8 @@ func (k *skips) put(i int, row, skipped []graph.VertexID) {
 	k.row(row, skipped)
 }
 
-// row adds the next destination. The argument row has its in-neighbours, and the argument skipped
-// has the vertices whose edges it skips, ascending.
+// row adds the next destination. The list `row` has its in-neighbours, and the list `skipped` has
+// the vertices whose edges it skips, ascending.
 func (k *skips) row(row, skipped []graph.VertexID) {
 	if len(skipped) > 0 {
 		for p, u := range row {
@@ -544,7 +543,7 @@ func names(list []graph.VertexID, u graph.VertexID) bool {
 }
 
 // pass turns positions among the edges that are not skipped into positions among all edges of the
-// row. The row starts at the position begin, and the argument without has the places of the skipped
+// row. The row starts at the position begin, and the list `without` has the places of the skipped
 // edges in the row.
 func pass(pos []int64, begin int64, without []int64) {
 	for i, p := range pos {

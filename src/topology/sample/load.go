@@ -110,7 +110,7 @@ func (b *byRank) of(rank int) []int32 {
 	return b.order[b.ends[rank-1]:b.ends[rank]]
 }
 
-// load counts a row of block l. The destination of the row belongs to the argument rank.
+// load counts a row of block l. The destination of the row belongs to the given rank.
 func (m *Minibatch) load(b *graph.Block, l, row int, rank int32, owner []int32, perNode int32,
 	read []int32, rowOf func(graph.VertexID) (int64, bool), loads [][]Load) {
 	of := &loads[rank][l]

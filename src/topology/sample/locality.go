@@ -129,8 +129,8 @@ func likelier(sets [][]uint64, hop int, key Key) []uint64 {
 func isNear(set []uint64, v graph.VertexID) bool { return set[v/64]>>(v%64)&1 != 0 }
 
 // The function favour returns the probabilities with which a vertex draws each of its near
-// neighbours, and each of the others. The argument nearby is the number of near neighbours, and s
-// is how many times likelier they are. The fanout must be less than the degree.
+// neighbours, and each of the others. There are `nearby` near neighbours, and each is s times
+// likelier to be drawn than another. The fanout must be less than the degree.
 func favour(degree, nearby, fanout int64, s float64) (ofNear, ofOthers float64) {
 	c := float64(fanout) / (float64(s*float64(nearby)) + float64(degree-nearby))
 	// If q > 1, nearby is less than fanout. The second test guards against rounding.

@@ -176,8 +176,8 @@ type Asking struct {
 // cursor is the position up to which the answer of one rank has been read.
 type cursor struct{ column, edge int }
 
-// Ask groups a frontier by owner, for draws of hop h, counted from 1. The argument train says
-// whether the minibatch is trained, rank is the asker, and parts finds the rank that owns a vertex.
+// Ask groups a frontier by owner, for draws of hop h, counted from 1. The asker is the given rank.
+// The index parts finds the rank that owns a vertex. If the minibatch is trained, `train` is true.
 // If edges are left out, the frontier must begin with the minibatch's seeds; otherwise Ask returns
 // an error. O(n+K).
 func (r *Remote) Ask(a *Asking, parts *graph.PartIndex, ranks, rank int,

@@ -31,10 +31,9 @@ func (r *Reader) Key(epoch, item int) Key {
 		Stream: r.First + item%r.Count, Favour: r.Favour}
 }
 
-// Minibatches yields n items of an epoch; the argument first is the index of the first of them. It
-// samples each item when it is requested, over the previous one. An error ends the sequence and is
-// stored in fault. If o.MaxSeeds is 0, the limit is the largest number of seeds of a minibatch in
-// training.
+// Minibatches yields n items of an epoch, beginning with the item of index first. It samples each
+// item when it is requested, over the previous one. An error ends the sequence and is stored in
+// fault. If o.MaxSeeds is 0, the limit is the largest number of seeds of a minibatch in training.
 func (r *Reader) Minibatches(t *Topology, o Options, epoch, first, n int, fault *error,
 ) iter.Seq2[Key, *Minibatch] {
 	return func(yield func(Key, *Minibatch) bool) {

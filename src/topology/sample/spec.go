@@ -193,7 +193,7 @@ func (s Spec) Check() error {
 var ErrFanouts = errors.New("this sampler has no fanouts")
 
 // FanoutsFor returns the fanouts, seed hop first, for a computation that needs them. If the kind
-// has no fanouts, the error calls the computation by the argument name.
+// has no fanouts, the error calls the computation by the given name.
 func (s Spec) FanoutsFor(name string) ([]int, error) {
 	if !s.HasFanouts() {
 		return nil, fmt.Errorf("%s cannot be combined with sample.kind %s: %w; leave that out, "+

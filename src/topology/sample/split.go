@@ -60,8 +60,8 @@ type Owners struct {
 	member []int32         // [K] index of each rank in its group
 }
 
-// NewOwners returns the owners in groups of ranks; the argument size is the number of ranks in a
-// group. Rank r has the vertices rows[r] to rows[r+1]-1.
+// NewOwners returns the owners in groups of `size` ranks. Rank r has the vertices rows[r] to
+// rows[r+1]-1.
 func NewOwners(rows []int64, size int) *Owners {
 	o := &Owners{Size: size, rows: rows, parts: graph.NewPartIndex(rows)}
 	for r := range len(rows) - 1 {
@@ -175,8 +175,8 @@ func (c *Crossing) size(n int) {
 	}
 }
 
-// Expect makes room for the vertices of the argument rank that others have found: Wanted[m]
-// vertices by member m of the group. An impossible number is an error that names the ranks.
+// Expect makes room for the vertices of the given rank that others have found: Wanted[m] vertices
+// by member m of the group. An impossible number is an error that names the ranks.
 func (c *Crossing) Expect(o *Owners, rank int) error {
 	total, own := 0, o.Vertices(rank%o.Size)
 	for m, n := range c.Wanted {

@@ -38,9 +38,9 @@ type table struct {
 }
 
 // find returns a table of the random numbers that all vertices have at moment m, for draws with the
-// given key word. Minibatches have the given number of hops. The argument neighbours is the number
-// of neighbours whose numbers the hop will look up. If that is too few for a table to be worth its
-// cost, find returns nil.
+// given key word. Minibatches have the given number of hops. The hop will look up the numbers of
+// the given number of neighbours. If these are too few for a table to be worth its cost, find
+// returns nil.
 func (t *tables) find(m moment, word uint64, original []int32, hops int,
 	neighbours int64) []uint32 {
 	n := len(original)

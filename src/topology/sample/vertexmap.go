@@ -24,7 +24,7 @@ type vertexMap interface {
 	reset()
 	// forget is like reset, for a map whose entries may hold anything, as after invalid vertices.
 	forget()
-	// reserve makes room for the argument more vertices, in addition to the frontier.
+	// reserve makes room for the given number of vertices, in addition to the frontier.
 	reserve(frontier []graph.VertexID, more int)
 	// touch reads the entries of ids into the cache. The result has no meaning; it keeps the reads
 	// from being optimised away.

@@ -35,7 +35,7 @@ type Named struct {
 	Repeated int      // rows that repeated the names and were skipped
 	At       int      // the line of the first repeated row
 	first    []string // the first row, if it is data that Next has still to return
-	// the first rows of data; if the field first is set, it is the first of them
+	// the first rows of data; if the row in the field `first` is set, it is the first of them
 	after [][]string
 }
 
@@ -237,8 +237,8 @@ func (t *Named) Between() string {
 	return string(rune(t.sep))
 }
 
-// Narrow returns the error about a table that has only one column but should have several. The
-// argument want names these columns.
+// Narrow returns the error about a table that has only one column but should have several. The text
+// `want` names these columns.
 func (t *Named) Narrow(want string) error {
 	row := t.Header
 	if t.first != nil {

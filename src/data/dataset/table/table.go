@@ -274,8 +274,8 @@ func (r *Reader) join(line []byte) ([]byte, error) {
 	return r.joined, nil
 }
 
-// open reports whether a line ends inside quotes. The argument inside says whether the line also
-// begins inside quotes.
+// open reports whether a line ends inside quotes. If the line also begins inside quotes, `inside`
+// is true.
 func (r *Reader) open(line []byte, inside bool) bool {
 	row := r.row
 	defer func() { r.row, r.badQuote = row, false }()
@@ -342,7 +342,7 @@ func lineEnd(rest []byte) int {
 }
 
 // take returns the next n bytes as a line. It moves on past these bytes and past the line end after
-// them, which has as many bytes as the argument end says.
+// them, which has `end` bytes.
 func (r *Reader) take(n, end int) []byte {
 	line := r.buf[r.next : r.next+n]
 	r.next += n + end
@@ -494,9 +494,9 @@ func (r *Reader) misfit(n int) error {
 		r.width, n, cure)
 }
 
-// decimalCommas reports whether decimal commas may have caused the surplus fields of a row. The
-// argument many is the number of surplus fields. The row must have at least that number of pairs of
-// whole numbers side by side, because a decimal comma splits a number into such a pair.
+// decimalCommas reports whether decimal commas may have caused the surplus fields of a row. The row
+// has `many` surplus fields. It must have at least that number of pairs of whole numbers side by
+// side, because a decimal comma splits a number into such a pair.
 func decimalCommas(fields []string, many int) bool {
 	for i := 0; i+1 < len(fields); i++ {
 		_, left := ParseInt([]byte(fields[i]))

@@ -24,8 +24,8 @@ type groupProduct struct {
 }
 
 // groupTile is a range of rows of one group. It stores its sum of products in the partial sums,
-// beginning at the index in the field at. If the field at is below 0, it stores the sum as the sum
-// of the whole group.
+// beginning at an index (`at`). If this index is below 0, the tile is the whole group, and its sum
+// is the result.
 type groupTile struct{ group, lo, hi, at int }
 
 // GroupMatMul implements compute.Device.

@@ -65,8 +65,8 @@ func (d *Device) MatMul(y, x, w compute.Matrix, add bool) {
 	run(d, y.Rows, d.productRows(y.Rows), d.forward(0, y, x, w, add))
 }
 
-// forward prepares y = x wᵀ. A kernel may have two such products; the argument index says whether
-// this is product 0 or 1.
+// forward prepares y = x wᵀ. A kernel may have two such products. This one has the given index, 0
+// or 1.
 func (d *Device) forward(index int, y, x, w compute.Matrix, add bool) product {
 	p := product{y, x, w.Data, blas.Trans, w.Cols, index, add}
 	d.multipliesBy(w, x)
@@ -102,8 +102,8 @@ func (a *product) tile(d *Device, lo, hi int) {
 	a.multiply(d, a.out.RowsAt(lo, hi), a.in.RowsAt(lo, hi))
 }
 
-// multiply multiplies some rows of the left factor, which the argument rows has, by the weights. It
-// writes the product to dst, or adds the product to dst.
+// multiply multiplies some rows of the left factor (`rows`) by the weights. It writes the product
+// to dst, or adds the product to dst.
 func (a *product) multiply(d *Device, dst, rows compute.Matrix) {
 	if d.rounding != nil {
 		d.rounding.product(dst, rows, a.which, 0, a.add)

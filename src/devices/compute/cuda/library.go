@@ -78,8 +78,7 @@ func load(path string) error {
 	return nil
 }
 
-// failure converts an error code of the library to an error. The argument what says what has
-// failed.
+// failure converts an error code of the library to an error. The text `what` says what has failed.
 func failure(what string, code C.int) error {
 	if code == 0 {
 		return nil

@@ -218,7 +218,7 @@ func (l *links) abort(cause error) {
 	l.n = nil
 }
 
-// settle waits until NCCL has completed a call. The argument code is what this call returned.
+// settle waits until NCCL has completed a call. This call has returned the given code.
 func (l *links) settle(what string, code C.int) error {
 	for pause := time.Microsecond; code == C.HALOGNN_NCCL_PENDING; pause = min(2*pause,
 		time.Millisecond) {

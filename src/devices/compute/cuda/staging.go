@@ -297,10 +297,10 @@ func (b *stagingBuffer) Reserve(in *compute.Inputs, g compute.Growth, most int) 
 }
 
 // reserve makes room for the layout in pinned memory and on the device. Pinning takes milliseconds,
-// in which no kernel starts. So if the argument more is true, or if pinned memory is too small,
-// reserve pins a quarter more than the layout needs, because minibatches of one kind differ by less
-// than that. If all expected inputs need more, it pins as much as they need. Kernels that are still
-// running may read the device memory that it gets, so the copy waits for them.
+// in which no kernel starts. So if the caller wants more room (`more`), or if pinned memory is too
+// small, reserve pins a quarter more than the layout needs, because minibatches of one kind differ
+// by less than that. If all expected inputs need more, it pins as much as they need. Kernels that
+// are still running may read the device memory that it gets, so the copy waits for them.
 func (b *stagingBuffer) reserve(more bool) error {
 	if more || b.end > b.pinned.bytes {
 		if err := b.unpin(); err != nil {

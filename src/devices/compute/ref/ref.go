@@ -73,8 +73,8 @@ func (d *Device) scratch(n int) []float32 {
 	return d.partial
 }
 
-// wide returns the matrix m as float32: m itself or a copy. The argument i is the index of m among
-// the arguments of the kernel.
+// wide returns the matrix m as float32: m itself or a copy. Among the arguments of the kernel, m
+// has the index i.
 func (d *Device) wide(i int, m compute.Matrix) compute.Matrix {
 	if m.BF16 == nil {
 		return m

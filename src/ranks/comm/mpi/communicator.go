@@ -218,8 +218,8 @@ func (c *communicator) Free() error {
 }
 
 // usable returns an error if the arguments of an operation are wrong. If an earlier check has found
-// an error, which is the argument err, usable returns that error. Otherwise it checks the rules of
-// MPI. It adds the rank to the error.
+// an error (`err`), usable returns that error. Otherwise it checks the rules of MPI. It adds the
+// rank to the error.
 func (c *communicator) usable(err error, rowBytes int) error {
 	switch {
 	case err != nil:

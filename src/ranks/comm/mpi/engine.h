@@ -53,8 +53,8 @@ typedef struct {
     int owner, code;
 } hgnn_done;
 
-// The result of a poll. The field n is the number of operations that have completed, and done has
-// these operations; it is valid until the next poll. If the test itself failed, code is its error.
+// The result of a poll. It has the number of operations that have completed (n) and a list of them
+// (done), which is valid until the next poll. If the test itself failed, it has the error (code).
 typedef struct {
     int n, code;
     const hgnn_done *done;

@@ -65,7 +65,7 @@ func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 }
 
 // others returns for each rank whether it has rows. For the rank self it returns false. The result
-// uses the memory of the argument are.
+// uses the memory of the given slice (`are`).
 func others(are []bool, rows []int, self int) []bool {
 	are = are[:0]
 	for r, n := range rows {
@@ -166,9 +166,9 @@ func (m *more) follow(op *operation) error {
 }
 
 // planFirst plans what a rank sends, or what it receives, in an all-to-all that uses only messages.
-// The argument firstLimit limits the rows of the first message to each rank, and limit the rows of
-// each later message. Rows from a rank to itself are in no message. If uniform is true, the same
-// rows go to all ranks.
+// The first message to each rank has at most `firstLimit` rows, and each later message has at most
+// `limit` rows. Rows from a rank to itself are in no message. If uniform is true, the same rows go
+// to all ranks.
 func (c *cut) planFirst(rows []int, uniform bool, self, firstLimit, limit int) {
 	c.counts = mem.Grow(c.counts, len(rows))
 	c.first, c.messages, c.packed = c.first[:0], c.messages[:0], 0

@@ -32,7 +32,7 @@ func maxIndex[I index]() int64 {
 func Fits(edges int64) bool { return edges < math.MaxInt32 }
 
 // checkSize returns an error unless count is below limit, which is maxIndex (in tests, less). The
-// argument name is what the error calls the things counted.
+// error calls the things counted by the given name.
 func checkSize(name string, count, limit int64) error {
 	if count < limit {
 		return nil
@@ -124,9 +124,9 @@ func undirected[I index](g *graph.CSC, edge []int32, limit int64) (adjacency[I],
 }
 
 // divisor returns the number by which weights must be divided, so that METIS's sums of them do not
-// overflow. The argument total is the sum of the weights, and the argument count, below limit, is
-// their number. Quotients are rounded down, but are at least 1, and their sum is below limit. The
-// divisor is 1 if the weights can stay as they are.
+// overflow. The sum of the weights (`total`) and their number (`count`, below limit) are given.
+// Quotients are rounded down, but are at least 1, and their sum is below limit. The divisor is 1 if
+// the weights can stay as they are.
 func divisor(total, count, limit int64) int64 {
 	if total < limit {
 		return 1
