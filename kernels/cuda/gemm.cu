@@ -42,7 +42,7 @@ struct cores<tf32> {
     static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F_FAST_TF32;
 };
 
-// on_cores allows tensor cores, calls the function multiply, and then sets the handle back to its
+// on_cores allows tensor cores, calls the function `multiply`, and then sets the handle back to its
 // usual mode, the pedantic mode for float32, which excludes tensor cores. It always forbids
 // reductions of reduced precision, because they would add partial sums in bfloat16.
 template <typename F>

@@ -22,7 +22,7 @@ static void guarded(int signal, siginfo_t *info, void *context) {
     before[signal].sa_sigaction(signal, info, context);
 }
 
-static int sender; // process that sent the last signal for which the function noted was called
+static int sender; // process that sent the last signal for which the function `noted` was called
 
 static void noted(int signal, siginfo_t *info, void *context) {
     __atomic_store_n(&sender, info->si_pid, __ATOMIC_RELAXED);

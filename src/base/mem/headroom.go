@@ -26,7 +26,7 @@ func FileHeadroom() (int64, error) {
 }
 
 // groupHeadroom returns how many bytes the limits of the control groups still allow, or
-// math.MaxInt64 without limits. The argument groups is the text of /proc/self/cgroup. A container
+// math.MaxInt64 without limits. The argument `groups` is the text of /proc/self/cgroup. A container
 // may see only a part of a group's path, so missing directories are skipped.
 func groupHeadroom(root, groups string) int64 {
 	left := int64(math.MaxInt64)

@@ -109,8 +109,8 @@ func Elements[T Element](f *File, shape ...int) ([]T, error) {
 	return View[T](rows), err
 }
 
-// Rows returns the bytes of all elements of f, row after row. The argument element is the number of
-// bytes of an element. It returns an error if the elements are not stored row by row or not
+// Rows returns the bytes of all elements of f, row after row. The argument `element` is the number
+// of bytes of an element. It returns an error if the elements are not stored row by row or not
 // aligned.
 func (f *File) Rows(element int) ([]byte, error) {
 	if f.Fortran && len(f.Shape) > 1 {

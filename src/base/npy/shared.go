@@ -108,8 +108,8 @@ func (s *Shared) Sum(before []byte) (after []byte, err error) {
 	return s.sum.MarshalBinary()
 }
 
-// Finish renames the finished file to its final name. The argument sum is the result of Sum for the
-// last range.
+// Finish renames the finished file to its final name. The argument `sum` is the result of Sum for
+// the last range.
 func (s *Shared) Finish(sum []byte) (Info, error) {
 	if err := s.sum.UnmarshalBinary(sum); err != nil {
 		return Info{}, fmt.Errorf("%s: %w", s.path, err)

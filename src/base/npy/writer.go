@@ -162,8 +162,8 @@ func WriteFile[T Element](path string, data []T, shape ...int) (Info, error) {
 	return WriteRows(path, mem.Bytes(data), DType[T](), shape...)
 }
 
-// WriteRows works like WriteFile, for elements that are given as bytes. The argument dtype is their
-// type.
+// WriteRows works like WriteFile, for elements that are given as bytes. The argument `dtype` is
+// their type.
 func WriteRows(path string, data []byte, dtype string, shape ...int) (Info, error) {
 	w, err := Create(path, dtype, shape...)
 	if err != nil {

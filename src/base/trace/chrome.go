@@ -46,8 +46,8 @@ type stageTracks struct {
 	ends []int64
 }
 
-// CreateRecorder makes the file DIR/rank-0003.json (for rank 3). The argument base is the Unix time
-// in nanoseconds that is shown as 0. It must be the same for all ranks.
+// CreateRecorder makes the file DIR/rank-0003.json (for rank 3). The argument `base` is the Unix
+// time in nanoseconds that is shown as 0. It must be the same for all ranks.
 func CreateRecorder(dir string, rank int, base int64) (*Recorder, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err

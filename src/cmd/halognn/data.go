@@ -57,7 +57,7 @@ func (r *replaceable) flags(c *cobra.Command) {
 		"replace the "+what+" that --out holds, once the new one is complete")
 }
 
-// withDirectory calls the function work with the name of the directory to write. That is --out
+// withDirectory calls the function `work` with the name of the directory to write. That is --out
 // itself or, if --out has to be replaced, a directory beside it that takes its place after the
 // work.
 func (r *replaceable) withDirectory(work func(dir string) error) error {

@@ -147,7 +147,7 @@ const (
 )
 
 // meetingOf returns whether a rank warns that the ranks do not meet, and how long it waits for
-// them. The argument local is the index of the rank in its node. Only the first rank of a node
+// them. The argument `local` is the index of the rank in its node. Only the first rank of a node
 // warns, because otherwise hundreds of ranks would say the same. The other ranks wait longer than
 // the first, so that the launcher ends them before they give up.
 func meetingOf(local int) (speaks bool, limit time.Duration) {

@@ -85,8 +85,8 @@ func errNotStarted() error {
 
 // watchStart watches the start of a run. If a stop is asked for, and the start does not end within
 // startGrace, for instance because a file system does not answer, it ends the process with the
-// error that the function reason returns. The caller calls the function started once it can stop in
-// order.
+// error that the function `reason` returns. The caller calls the function `started` once it can
+// stop in order.
 func (p *process) watchStart(stop <-chan struct{}, reason func() error) (started func()) {
 	done := make(chan struct{})
 	go func() {

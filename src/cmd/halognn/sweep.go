@@ -368,8 +368,8 @@ func (r *sweepRun) ended() bool {
 	return err == nil
 }
 
-// trainRuns trains the runs that are not done. The argument total is the number of all runs of the
-// sweep.
+// trainRuns trains the runs that are not done. The argument `total` is the number of all runs of
+// the sweep.
 func (o *sweepFlags) trainRuns(runs []sweepRun, total int) error {
 	stopOnSignals() // from now on a signal ends this process in order, even between two runs
 	var failed []string

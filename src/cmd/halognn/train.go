@@ -96,8 +96,8 @@ var profileKinds = map[string]func(*profile.Profile){
 	"mutex": profile.MutexProfile, "trace": profile.TraceProfile,
 }
 
-// startProfile profiles the process until the function stop is called, and writes the profile to a
-// file such as dir/rank-0003/cpu.pprof. Ranks of the same process share the profile of rank 0.
+// startProfile profiles the process until the function `stop` is called, and writes the profile to
+// a file such as dir/rank-0003/cpu.pprof. Ranks of the same process share the profile of rank 0.
 func startProfile(kind, dir string, rank int, p *process) (stop func(), err error) {
 	if kind == "" || !p.byMPI() && rank > 0 {
 		return func() {}, nil

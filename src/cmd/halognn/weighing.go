@@ -94,8 +94,8 @@ func (w *weighing) check(c *cobra.Command, how *cutting, order *hotOrder, parts 
 	}
 	for _, flag := range []string{"epochs", "counts", "imbalance"} {
 		if !w.counted() && c.Flags().Changed(flag) {
-			fault("--%s has an effect only with --weights presample or node, which sample "+
-				"minibatches; leave it out", flag)
+			fault("--%s has an effect only with --weights presample or node, which count "+
+				"what minibatches sample; leave it out", flag)
 		}
 	}
 	if len(w.sets) > 0 && w.config == "" {

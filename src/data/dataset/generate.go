@@ -386,7 +386,7 @@ func (o GenerateOptions) spans() []span {
 }
 
 // edgeWeights returns the weights of the edges in rows. Each pair of vertices has a random stream
-// of its own, from which its weight is drawn. The argument rows has the in-edges of consecutive
+// of its own, from which its weight is drawn. The argument `rows` has the in-edges of consecutive
 // vertices, and first is the first of these vertices.
 func (o GenerateOptions) edgeWeights(rows *graph.CSC, first int) []float32 {
 	weights := mem.Make[float32](len(rows.Indices))

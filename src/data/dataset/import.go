@@ -415,7 +415,7 @@ func (s *source) checkFeatures() error {
 		cols: s.features.cols, look: look}))
 }
 
-// provenance describes the import. The argument labels holds the vertices of the type that has
+// provenance describes the import. The argument `labels` holds the vertices of the type that has
 // labels.
 func (g *graphSource) provenance(r *ImportReport, labels *source) Provenance {
 	notes := slices.Clone(r.Notes)

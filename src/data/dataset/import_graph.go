@@ -290,8 +290,8 @@ func (g *graphSource) reverse() error {
 }
 
 // addReverses adds to e the reverses of edges of the given relation, which may be e itself. The
-// argument numbers lists these edges in ascending order; nil means all edges. An edge from a vertex
-// to itself has no reverse.
+// argument `numbers` lists these edges in ascending order; nil means all edges. An edge from a
+// vertex to itself has no reverse.
 func (e *edgeSource) addReverses(relation *edgeSource, numbers []int64) {
 	// a copy of the list of chunks, so that the loop does not visit the edges that it adds
 	edges, n, cols := relation.edges, int64(0), int64(relation.rows.cols)
@@ -505,7 +505,7 @@ func (s *source) scale(split graph.Split) error {
 	return nil
 }
 
-// describeLinks adds a description of the links to the report r. The argument relations lists the
+// describeLinks adds a description of the links to the report r. The argument `relations` lists the
 // indices of the relations whose edges are the links.
 func (g *graphSource) describeLinks(r *ImportReport, links *graph.LinkSplit, relations []int) {
 	e := g.relations[relations[0]]

@@ -260,8 +260,8 @@ func checkLinkClasses(values []float32, cols int) error {
 }
 
 // varies returns an error if all links have the same label in a column, because there would be
-// nothing to learn. The argument values has the labels of the three lists of links, in rows of cols
-// numbers.
+// nothing to learn. The argument `values` has the labels of the three lists of links, in rows of
+// cols numbers.
 func varies(values [3][]float32, column, cols int) error {
 	least, most := math.Inf(1), math.Inf(-1)
 	for _, list := range values {

@@ -144,7 +144,7 @@ func (in *importer) usual(name string) bool {
 		})
 }
 
-// openTable opens a table and finds the names of its columns. The argument flags lists the column
+// openTable opens a table and finds the names of its columns. The argument `flags` lists the column
 // names that the user gave in flags. If one of them is a number, the columns have no names, so
 // openTable takes no comment as names.
 func (in *importer) openTable(path string, noHeader bool, flags ...string) (*table.Named, error) {

@@ -11,7 +11,7 @@ import (
 	"halognn/src/data/dataset/table"
 )
 
-// eachRow calls the function visit with every row of a text table.
+// eachRow calls the function `visit` with every row of a text table.
 func eachRow(path string, sep table.Separator, visit func(r *table.Reader) error) error {
 	r, err := table.Open(path, sep)
 	if err != nil {

@@ -115,11 +115,11 @@ type features struct {
 	entries int64  // number of stored entries; -1 if the rows are dense
 	write   func(*RowWriter) error
 	names   []string // names of the columns; may be nil
-	// columns of a node table, in the order in which the function write writes them; may be nil
+	// columns of a node table, in the order in which the function `write` writes them; may be nil
 	columns []int
 }
 
-// fault adds the file to an error of the function write, or of the RowWriter, about these rows.
+// fault adds the file to an error of the function `write`, or of the RowWriter, about these rows.
 func (f *features) fault(err error) error {
 	// an error of a table names file and line already
 	if err == nil || strings.HasPrefix(err.Error(), f.file) {
@@ -340,7 +340,7 @@ func (s *source) setMark(v, c int, y float64) error {
 }
 
 // setFeatures registers the features to write. It returns an error if they are too large. The
-// argument entries is the number of stored entries of sparse features, or -1 if they are dense.
+// argument `entries` is the number of stored entries of sparse features, or -1 if they are dense.
 func (s *source) setFeatures(file string, cols int, stored string, entries int64,
 	write func(*RowWriter) error) error {
 	if s.options.FeatureType != "" {

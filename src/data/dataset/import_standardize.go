@@ -152,7 +152,7 @@ func (s *source) reorder(of Table, name string) error {
 	}
 	columns := slices.Clone(f.columns)
 	for i, from := range order {
-		f.columns[i] = columns[from] // the function write reads columns in this order
+		f.columns[i] = columns[from] // the function `write` reads columns in this order
 	}
 	f.names = of.Names
 	s.note("feature columns have the order of %s, by their names", name)

@@ -72,7 +72,7 @@ func readTables(e *edgeSource) error {
 
 // readNodeFiles reads the vertices that the edges of a table join, and the arrays about vertices.
 // The vertices come from the node table. Without a node table, there is a vertex for each row of an
-// array of features. Without such an array, the function collect finds the vertices.
+// array of features. Without such an array, the function `collect` finds the vertices.
 func readNodeFiles(s *source, edges string, collect func() error) (err error) {
 	t := &s.options.Table
 	x, y := arrayFile(t.Features), s.fileOfLabels()

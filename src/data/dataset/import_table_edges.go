@@ -551,7 +551,7 @@ func (e *edgeSource) openEdges(path string) (*table.Named, error) {
 	return t, err
 }
 
-// eachNamedEdge calls the function visit with every edge: the ids of its ends, its weight (""
+// eachNamedEdge calls the function `visit` with every edge: the ids of its ends, its weight (""
 // without a column of weights) and its features. The features are valid only until visit returns.
 func eachNamedEdge(e *edgeSource,
 	path string,

@@ -665,9 +665,9 @@ func setColumnFeatures(s *source, t *table.Named, columns []int) error {
 	})
 }
 
-// notNumbers returns the error about a row that has words in feature columns. The argument columns
-// begins with the first such column. The error names all feature columns that hold words, so that
-// one run shows them all.
+// notNumbers returns the error about a row that has words in feature columns. The argument
+// `columns` begins with the first such column. The error names all feature columns that hold words,
+// so that one run shows them all.
 func notNumbers(s *source, t *table.Named, row []string, columns []int) error {
 	first := columns[0]
 	if both := s.rivals; slices.Contains(both, t.Header[first]) {

@@ -14,9 +14,9 @@ import (
 )
 
 // choose returns the words of a flag that are meant for one type or relation. After a word
-// NAME=..., the words up to the next such word are meant for NAME. The argument names has the names
-// of that type or relation. If no word begins with one of them, choose returns the words before the
-// first NAME=, which are meant for all types or relations.
+// NAME=..., the words up to the next such word are meant for NAME. The argument `names` has the
+// names of that type or relation. If no word begins with one of them, choose returns the words
+// before the first NAME=, which are meant for all types or relations.
 func (in *importer) choose(flag string, words, known []string, names ...string) (chosen []string) {
 	current, general := "", []string(nil)
 	in.known = known
@@ -312,7 +312,7 @@ func (g *graphSource) ofEdges(set arrays, key string) bool {
 		(in.find(a, "edge_weight") == name || g.options.Keys["edge_attr"] == name)
 }
 
-// unread returns a note that an array is not read. The argument key is the array's name, a comma,
+// unread returns a note that an array is not read. The argument `key` is the array's name, a comma,
 // and its relation.
 func unread(key string) string {
 	name, _, _ := strings.Cut(key, ",")

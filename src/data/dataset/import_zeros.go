@@ -36,7 +36,7 @@ func (z *zeros) count(rows []float32) {
 	}
 }
 
-// smaller returns advice on the --feature-type that makes the rows smaller. The argument verb is
+// smaller returns advice on the --feature-type that makes the rows smaller. The argument `verb` is
 // the word for what that type does to the rows.
 func (z *zeros) smaller(verb string) string {
 	switch {

@@ -29,10 +29,10 @@ type RowWriter struct {
 	watch func(rows []float32) error
 }
 
-// WriteFeatures writes features.npy with cols columns, and for Int8 the scales. The argument dtype
-// is one of FeatureTypes. The scaling f, which may be nil, is applied before rows are stored. The
-// function write must write all rows. It is called twice for Int8, first to find the largest number
-// of each column, and twice for Sparse, first to count entries.
+// WriteFeatures writes features.npy with cols columns, and for Int8 the scales. The argument
+// `dtype` is one of FeatureTypes. The scaling f, which may be nil, is applied before rows are
+// stored. The function `write` must write all rows. It is called twice for Int8, first to find the
+// largest number of each column, and twice for Sparse, first to count entries.
 func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	write func(*RowWriter) error) error {
 	if dtype == Sparse && cols == 0 { // without columns there are no zeros to leave out
@@ -66,7 +66,7 @@ func (w *Writer) WriteFeatures(cols int, dtype string, f *scaling,
 	return rows.Close()
 }
 
-// Features begins a file features.npy of rows x cols numbers. The argument dtype is Float32,
+// Features begins a file features.npy of rows x cols numbers. The argument `dtype` is Float32,
 // Float16, or "" for the type in Meta. The caller writes the rows with the RowWriter, and closes it
 // before the Writer.
 func (w *Writer) Features(rows, cols int, dtype string) (*RowWriter, error) {

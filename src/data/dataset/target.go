@@ -146,7 +146,7 @@ func removeDead(path string) {
 }
 
 // Join takes part in writing to a temporary directory that another process makes and later renames
-// or removes. Until the caller calls the function leave, DiscardAll removes the directory in this
+// or removes. Until the caller calls the function `leave`, DiscardAll removes the directory in this
 // process too, because the other process may have been killed.
 func Join(tmp string) (leave func(), err error) {
 	if _, err := os.Stat(tmp); err != nil {
@@ -201,7 +201,7 @@ func Discard(tmp string) {
 }
 
 // Replace puts the directory newDir, whose path Beside returned, in the place of dir. Then it
-// removes the old directory. The argument dir must be a directory that Beside would accept now.
+// removes the old directory. The argument `dir` must be a directory that Beside would accept now.
 func Replace(newDir, dir string) error {
 	if err := replaceable(dir); err != nil {
 		return fmt.Errorf("%w; the new directory is at %s", err, newDir)

@@ -117,7 +117,7 @@ func (s *sampling) free() {
 func (s *sampling) minibatches() int { return s.Epochs * s.streams.Steps() }
 
 // run samples Epochs epochs, which have the numbers first, first+1 and so on. See sample.Sweep for
-// the function open.
+// the function `open`.
 func (s *sampling) run(first int, open func() (take func(sample.Key, *sample.Minibatch) error,
 	close func())) error {
 	w := sample.Sweep{Reader: sample.Reader{Streams: s.streams, Count: 1, Seed: s.Seed},

@@ -374,7 +374,7 @@ func checkSum(file, want string) error {
 
 // NewestCheckpoint reads the checkpoints of a run from the newest on, and returns the first one
 // that is undamaged. The Path of the result is empty if the run has not finished and has no
-// checkpoint. For each state.json whose hash is right, it calls the function checkState with the
+// checkpoint. For each state.json whose hash is right, it calls the function `checkState` with the
 // state, to find out whether the content is right too. If checkState is nil, the content is not
 // checked.
 func NewestCheckpoint(run string, checkState func(state []byte) error) (*Checkpoint, error) {

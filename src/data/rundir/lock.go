@@ -53,7 +53,7 @@ type holder struct {
 const countBytes = 21 // length of the number of beats, and a blank
 
 // LockRun locks a run directory, which must exist. It returns ErrInUse if a living process holds
-// the lock. Before it watches that process for some time, it calls the function wait.
+// the lock. Before it watches that process for some time, it calls the function `wait`.
 func LockRun(dir string, wait func(why string)) (*Lock, error) {
 	l := &Lock{path: filepath.Join(dir, LockFile), quit: make(chan struct{})}
 	var err error

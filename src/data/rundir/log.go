@@ -84,7 +84,7 @@ func (p Position) follows(record []byte) bool {
 }
 
 // continueLog opens the log of a run for more records. First it moves the lines for which the
-// function keep returns false to the history, and drops a last line that is cut off. It replaces
+// function `keep` returns false to the history, and drops a last line that is cut off. It replaces
 // the log only after the history is on disk, and completely or not at all. A missing log counts as
 // empty.
 func continueLog(dir string, keep func(line []byte) bool) (*Log, error) {

@@ -284,7 +284,7 @@ func ReadIDs(path string, source *SourceIDs) (ids []string, err error) {
 	return ids, nil
 }
 
-// eachRow calls the function visit with the rows of a text file, but not with comments. If ragged
+// eachRow calls the function `visit` with the rows of a text file, but not with comments. If ragged
 // is set, rows may differ in their number of fields. The words are valid until visit returns.
 func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 	visit func(r *table.Reader, words []string) error) error {
@@ -318,7 +318,7 @@ func (i *SourceIDs) eachRow(path string, sep table.Separator, ragged bool,
 // ReadLinks ignores what follows the target in a row, such as a score.
 //
 // A first row of text such as "source,target" is a heading, unless both words are ids of vertices.
-// To find out, ReadLinks passes each word to the function full, which completes an id in the file
+// To find out, ReadLinks passes each word to the function `full`, which completes an id in the file
 // to the id in the source data. It also passes which end of a link the word is: 0 for a source, 1
 // for a target. Lines are comments as in ReadIDs.
 func ReadLinks(path string, extra int, source *SourceIDs,

@@ -21,7 +21,7 @@ func (Alone) Size() int                            { return 1 }
 func (Alone) Gather(mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
 func (Alone) Agree(mine error) error               { return mine }
 
-// begin makes the temporary directory of the team. The caller must call the function end.
+// begin makes the temporary directory of the team. The caller must call the function `end`.
 func begin(team Team, dir string) (tmp string, end func(), err error) {
 	end = func() {}
 	if team.Rank() == 0 {

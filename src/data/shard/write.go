@@ -327,7 +327,7 @@ func put[T npy.Element](w *writer, name string, data []T, shape ...int) error {
 	return err
 }
 
-// writeFile writes an array by calling the function write. It leaves nothing if that fails.
+// writeFile writes an array by calling the function `write`. It leaves nothing if that fails.
 func (w *writer) writeFile(name, dtype string, shape []int, write func(*npy.Writer) error) error {
 	out, err := npy.Create(filepath.Join(w.dir, name), dtype, shape...)
 	if err != nil {
@@ -385,7 +385,7 @@ func (s *stream[T]) close() error {
 	return nil
 }
 
-// pointers writes the row pointers of the parts. The argument indptr has the row pointers of the
+// pointers writes the row pointers of the parts. The argument `indptr` has the row pointers of the
 // dataset.
 func (w *writer) pointers(name string, indptr []int64) error {
 	out, err := newStream[int64](w, name, len(indptr))
@@ -402,9 +402,9 @@ func (w *writer) pointers(name string, indptr []int64) error {
 }
 
 // edges writes this process's range of an array that has an entry for each edge. For each vertex v
-// of the dataset, it calls the function values, which appends the entries of some in-edges of v to
-// a slice, and returns the slice. These in-edges are those at the positions first to last-1 in the
-// dataset.
+// of the dataset, it calls the function `values`, which appends the entries of some in-edges of v
+// to a slice, and returns the slice. These in-edges are those at the positions first to last-1 in
+// the dataset.
 func edges[T npy.Element](w *writer, name string,
 	values func(to []T, v int32, first, last int64) ([]T, error)) error {
 	out, err := npy.CreateShared(filepath.Join(w.dir, name), w.team.Rank(), w.team.Size(),

@@ -53,7 +53,7 @@ type Accelerator interface {
 	FreeBytes() int
 
 	// NewStagingBuffer returns a buffer for the inputs of one minibatch at a time. The argument
-	// resident says whether the rows of these inputs come from the tables passed to Resident.
+	// `resident` says whether the rows of these inputs come from the tables passed to Resident.
 	NewStagingBuffer(host Host, resident bool) StagingBuffer
 
 	// NewDrawer returns a Drawer, which holds the topology in device memory. If the Drawer will use

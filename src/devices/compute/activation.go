@@ -6,7 +6,7 @@ import "fmt"
 type ActivationKernels interface {
 	// ReLU sets y = max(y, 0) in place. A NaN stays a NaN, so that a diverged run is noticed. Then,
 	// if p > 0, it drops every element with probability p and multiplies the kept elements by
-	// 1/(1-p). The argument vertices has, for each row, the id of its vertex in the dataset.
+	// 1/(1-p). The argument `vertices` has, for each row, the id of its vertex in the dataset.
 	ReLU(y Matrix, p float32, key DropoutKey, vertices []int32)
 	// ReLUBackward sets dy = dy/(1-p) where y > 0, otherwise 0, in place. The argument y is the
 	// output of ReLU. In ReLUBackward and ELUBackward, dy and y may

@@ -122,8 +122,8 @@ type Vectors struct {
 	Sources []int32 // [G] 1 + last source of each group; only the gradient reads it
 }
 
-// Of returns the vector of a group, which has cols elements. The argument data has all vectors, or
-// the gradients of all vectors.
+// Of returns the vector of a group, which has cols elements. The argument `data` has all vectors,
+// or the gradients of all vectors.
 func (v *Vectors) Of(data []float32, group, cols int) []float32 {
 	return data[group*v.Stride:][:cols]
 }

@@ -118,8 +118,8 @@ type Capabilities struct {
 const SameTiles = 3584
 
 // InTiles runs work of the host on the threads on which a device runs kernels. It calls the
-// function work once for each tile, and returns when all calls have returned. The function must not
-// call kernels of the device.
+// function `work` once for each tile, and returns when all calls have returned. The function must
+// not call kernels of the device.
 func InTiles(d Device, tiles int, work func(tile int)) {
 	if run := CapabilitiesOf(d).Tiles; run != nil {
 		run(tiles, work)

@@ -25,7 +25,7 @@ const (
 // of rows. Make it with NewDropoutKey.
 type DropoutKey struct{ K0, K1 uint32 }
 
-// NewDropoutKey returns the key of one layer in one minibatch. The argument stream is the
+// NewDropoutKey returns the key of one layer in one minibatch. The argument `stream` is the
 // minibatch's stream of seeds, not the rank.
 func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
 	h := random.Mix(seed ^ dropoutDomain)
@@ -38,7 +38,7 @@ func NewDropoutKey(seed uint64, epoch, step, stream, layer int) DropoutKey {
 // DropoutRow is the state from which the bits of one vertex's row are computed.
 type DropoutRow struct{ lo, hi uint32 }
 
-// Row returns the state of the row of a vertex. The argument vertex is the vertex's id in the
+// Row returns the state of the row of a vertex. The argument `vertex` is the vertex's id in the
 // dataset.
 func (k DropoutKey) Row(vertex int32) DropoutRow {
 	h := random.Mix((uint64(k.K1)<<32 | uint64(k.K0)) + random.Golden*(uint64(uint32(vertex))+1))

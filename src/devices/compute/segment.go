@@ -42,7 +42,7 @@ type SegmentKernels interface {
 	SegmentMean(out Matrix, s Segments, h Matrix)
 	// SegmentMeanBackward is the gradient of SegmentMean. It sets dh[s] to the sum of dout[t] /
 	// degree(t) over the destinations t in transposed segment s, and then completes dh as c says.
-	// The argument transposed is the transpose of the forward segments, and degree(t) =
+	// The argument `transposed` is the transpose of the forward segments, and degree(t) =
 	// forward.Indptr[t+1] - forward.Indptr[t]. The division is a multiplication by the float32
 	// reciprocal. The matrix dh may be of float32 or bfloat16. If it has more rows than transposed
 	// has segments, the further rows are set to zero.

@@ -94,7 +94,7 @@ func mixed(ranks []Rank) (found []Finding) {
 
 // slowBuilds finds programs that were not built for speed.
 func slowBuilds(ranks []Rank) (found []Finding) {
-	// Only rank 0 is examined. The other ranks run the same program, or the function mixed has
+	// Only rank 0 is examined. The other ranks run the same program, or the function `mixed` has
 	// reported that they do not.
 	if slow := ranks[0].Slow; len(slow) > 0 {
 		found = append(found,

@@ -22,7 +22,7 @@ const (
 )
 
 // sustained calls f repeatedly for the given time, and returns the work done per second. The
-// argument work is the work of one call, in bytes or operations. The first call is a warm-up and
+// argument `work` is the work of one call, in bytes or operations. The first call is a warm-up and
 // does not count.
 func sustained(within time.Duration, work float64, f func()) float64 {
 	f()

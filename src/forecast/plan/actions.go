@@ -387,7 +387,7 @@ func (s *script) exchange(tag int, bytes [][]int64) {
 	}
 }
 
-// writeFile makes a file and lets the function write fill it.
+// writeFile makes a file and lets the function `write` fill it.
 func writeFile(path string, write func(*bufio.Writer)) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -38,7 +38,7 @@ func (p *planner) memory(t *Traffic) (trace.Memory, error) {
 	return most, nil
 }
 
-// rankMemory predicts the memory of one rank, item by item. The argument fetched is the number of
+// rankMemory predicts the memory of one rank, item by item. The argument `fetched` is the number of
 // rows that the rank fetches for a minibatch.
 func (p *planner) rankMemory(r *rankPlan, t *Traffic, fetched float64) (trace.Memory, error) {
 	j, s := p.job, p.shards

@@ -69,8 +69,8 @@ type played struct {
 	bytes   int64   // memory that the policy takes
 }
 
-// play lets a policy decide minibatch by minibatch, as training would. It calls the function count
-// with each decision.
+// play lets a policy decide minibatch by minibatch, as training would. It calls the function
+// `count` with each decision.
 func (a *accesses) play(kind *policy.Policy, setup policy.Setup,
 	count func(minibatch int, d *cache.Decision)) (played, error) {
 	steps := len(a.ends)

@@ -500,7 +500,7 @@ func (p *planner) minibatch() Minibatch {
 	return m
 }
 
-// most returns the largest result of the function value over the analysed ranks.
+// most returns the largest result of the function `value` over the analysed ranks.
 func (p *planner) most(value func(r *rankPlan) float64) float64 {
 	most := 0.0
 	for _, r := range p.ranks {

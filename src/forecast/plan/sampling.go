@@ -22,7 +22,7 @@ type Sampling struct {
 func all(graph.VertexID) bool { return true }
 
 // asks returns, hop by hop, what a rank asks other ranks to draw for its share of a minibatch. The
-// argument spec says how the minibatch is drawn.
+// argument `spec` says how the minibatch is drawn.
 func (p *planner) asks(r *rankPlan, mb *sample.Minibatch, spec sample.Spec, key sample.Key,
 	draws func(graph.VertexID) bool) []sample.Asked {
 	if p.askingHops() == 0 {

@@ -154,8 +154,8 @@ func (f *fixed) free() { f.d.Free() }
 
 // playSums calls the function by, in which a cache decides, for the given number of minibatches of
 // a rank. It returns what these minibatches fetch on average. If the window is 0, so that no
-// minibatch waits, the function took gets the rows that travel for each minibatch. The function
-// took may be nil.
+// minibatch waits, the function `took` gets the rows that travel for each minibatch. The function
+// `took` may be nil.
 func (p *planner) playSums(r *rankPlan, window, steps int, by decides,
 	took func(s *summer, rows []graph.VertexID)) (f fetch, err error) {
 	s, err := p.newSummer(r.rank, window)

@@ -341,7 +341,7 @@ func (p *planner) fetchedByNode(r *rankPlan, kind *policy.Policy, c *policy.Sett
 	})
 }
 
-// placed divides a static cache of any size among the ranks of a node. The function count returns
+// placed divides a static cache of any size among the ranks of a node. The function `count` returns
 // what rank r fetches. Its argument device has, for each vertex, the number within the node of the
 // rank that caches it, or -1. Its argument self is the number of rank r within the node.
 func (p *planner) placed(r *rankPlan, kind *policy.Policy, c *policy.Settings,

@@ -76,7 +76,7 @@ type draws struct {
 func (s *Simulation) plain() draws { return draws{first: 1, last: s.job.Epochs} }
 
 // eachMinibatch samples the rank's minibatches in the order of training, finds the owners of their
-// vertices, and calls the function take with each minibatch.
+// vertices, and calls the function `take` with each minibatch.
 func (c *counter) eachMinibatch(workers int, d draws, take func(m *minibatch) error) error {
 	o := sample.Options{Spec: c.job.Sample, Near: d.near, Workers: workers, ForwardOnly: true}
 	if c.o.LastShort {

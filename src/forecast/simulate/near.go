@@ -158,7 +158,7 @@ func (n *nearRank) open(m *access.Graph, which, size, workers int) error {
 	return err
 }
 
-// count counts the reads of an epoch. The argument factor is the probability of drawing a near
+// count counts the reads of an epoch. The argument `factor` is the probability of drawing a near
 // vertex, divided by the probability of drawing another vertex.
 func (n *nearRank) count(epoch int, factor float64, workers int) error {
 	n.reads = nearReads{}

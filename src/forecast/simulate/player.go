@@ -21,7 +21,8 @@ type player struct {
 	perStep int
 }
 
-// addPlayers adds a player for each size of each policy for which the function plays returns true.
+// addPlayers adds a player for each size of each policy for which the function `plays` returns
+// true.
 func (c *counter) addPlayers(m *access.Graph, r *access.Workload, capacity []int,
 	plays func(p *policy.Policy) bool) {
 	most := 0

@@ -98,7 +98,7 @@ func (m *Model) dlogits(logits compute.Matrix) compute.Matrix {
 }
 
 // Backward runs the backward pass of all layers, from the last layer to the first. The argument
-// dlogits is the gradient that Loss returned; Backward overwrites it. After layer l it calls the
+// `dlogits` is the gradient that Loss returned; Backward overwrites it. After layer l it calls the
 // function ready with l, unless ready is nil. Once the device has finished the work queued until
 // then, the layer's bucket of gradients may be sent. If b.InputGradient is set, Backward returns
 // the gradient with respect to X.

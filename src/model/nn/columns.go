@@ -160,8 +160,8 @@ func (c *Columns) rows(f *firstMap, in *Input, k int) compute.Matrix {
 }
 
 // Backward sets the gradients of the map's matrices for the columns of c, and sets other columns of
-// these gradients to zero. The argument dsum [Destinations, width] is the gradient with respect to
-// the sum of the shares. Forward must have run on the same input with the same weights.
+// these gradients to zero. The argument `dsum` [Destinations, width] is the gradient with respect
+// to the sum of the shares. Forward must have run on the same input with the same weights.
 func (c *Columns) Backward(in *Input, dsum compute.Matrix) {
 	f, cols, dev := c.layer.firstMap(), c.end-c.first, c.store.dev
 	for k := range c.slices {

@@ -61,7 +61,7 @@ func (c Config) folding() *Folding {
 }
 
 // Pays reports whether folding takes fewer multiplications for a minibatch, forward and backward,
-// including those that compose the weights. For a vertex type t, the function rows returns the
+// including those that compose the weights. For a vertex type t, the function `rows` returns the
 // number of its means and own rows in the minibatch, and sources the number of its sources. Without
 // folding, the map of the type is applied to the rows or to the sources, whichever are fewer.
 func (f *Folding) Pays(rows, sources func(t int) int) bool {
@@ -165,8 +165,8 @@ type span struct{ lo, hi int }
 
 func (s span) of(x []float32) []float32 { return x[s.lo:s.hi] }
 
-// each calls the function do for every group that has rows. It passes the map of the group's type,
-// and the weights and biases of the group in the buffers w and b.
+// each calls the function `do` for every group that has rows. It passes the map of the group's
+// type, and the weights and biases of the group in the buffers w and b.
 func (f *folded) each(w, b *buffer, do func(g group, m *typeMap, w, b compute.Matrix)) {
 	for t, groups := range f.groups {
 		m := &f.project.maps[t]
@@ -239,8 +239,8 @@ func (f *folded) decompose(w relationWeights) {
 	w.finish(sets)
 }
 
-// eachOf calls the function do for every group of type t that has rows. It passes the gradients of
-// the group's weights and bias.
+// eachOf calls the function `do` for every group of type t that has rows. It passes the gradients
+// of the group's weights and bias.
 func (f *folded) eachOf(t int, groups []group, do func(g group, dc, db compute.Matrix)) {
 	features := f.project.maps[t].features
 	size := f.out * features
@@ -254,7 +254,7 @@ func (f *folded) eachOf(t int, groups []group, do func(g group, dc, db compute.M
 
 // split computes the gradient of a group's weights in the layer, and of the map of the group's
 // vertex type. If add is true, it adds to the gradient of the weights, otherwise it overwrites
-// this. The argument addMap means the same for the map.
+// this. The argument `addMap` means the same for the map.
 func (f *folded) split(w relationWeights, m *typeMap, of, dw, dc, db compute.Matrix, add,
 	addMap bool) {
 	d, bias, dbias := f.dev, matrix(m.bias, 1, f.in), matrix(m.dbias, 1, f.in)
@@ -297,7 +297,7 @@ func (f *folded) backward(dz compute.Matrix, w relationWeights, in *Input) {
 	f.decompose(w)
 }
 
-// rowGradient sets drows to the gradient of the input rows of type t. The argument dz has the
+// rowGradient sets drows to the gradient of the input rows of type t. The argument `dz` has the
 // gradient of the rows of z that were computed from these input rows.
 func (f *folded) rowGradient(drows compute.Matrix, t int, dz compute.Matrix, in *Input) {
 	g, weights, _ := f.typeGroups(in, t)

@@ -168,7 +168,7 @@ type Input struct {
 type Gather func(own []float32, backward bool) (all []float32, err error)
 
 // gradient returns the size of the gradient that backward returns if in.Gradient is set. The
-// argument cols is the number of columns of the input rows.
+// argument `cols` is the number of columns of the input rows.
 func (in *Input) gradient(cols int) (rows, width int) {
 	if len(in.Shares) > 0 {
 		return in.Destinations, in.Shares[0].Cols
@@ -200,7 +200,7 @@ type Layer interface {
 	// It fails only if device memory runs out. After Reserve, Forward and Backward cannot fail.
 	Reserve(in *Input) error
 	// Flops returns the number of multiplications and additions in the matrix products of Forward
-	// and Backward on a hop. It reads only the counts of the hop. The argument gradient is
+	// and Backward on a hop. It reads only the counts of the hop. The argument `gradient` is
 	// Input.Gradient.
 	Flops(h *Hop, gradient bool) int
 	// Forward sets y [Destinations, out], and applies the epilogue to it.

@@ -78,7 +78,7 @@ type LearnedRange struct {
 // given is the range of gradients from number first to number end-1 in Learned.grads.
 type given struct{ first, end int }
 
-// NewLearned makes rows of cols columns for ranges of own vertices. The argument original has the
+// NewLearned makes rows of cols columns for ranges of own vertices. The argument `original` has the
 // vertices' ids in the dataset. Every number is drawn from seed, id and column, so it does not
 // depend on other rows. If trained is true, it also makes room for optimiser moments and for the
 // best rows.
@@ -173,7 +173,7 @@ func (l *Learned) Add(rank int, own []int32) compute.Matrix {
 }
 
 // Update makes one step of SparseAdam with the gradients added since the last Update. The argument
-// step is the number of the step. The threads of the device each update some rows at a time. The
+// `step` is the number of the step. The threads of the device each update some rows at a time. The
 // gradients of a row are added in the order of streams, so their sum depends neither on the number
 // of ranks nor on the number of threads. O(gradients). Weight decay is applied before the step, as
 // in AdamW, but only to rows with a gradient. If it were applied to all rows, a row would shrink

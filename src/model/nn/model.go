@@ -31,7 +31,7 @@ type Model struct {
 	// A loss of training that the device computes without the host. It is nil if the host must take
 	// part, and so must wait for the device.
 	queues task.QueuedLossFunc
-	queued queuedLoss // result of the function queues for the last minibatch
+	queued queuedLoss // result of the function `queues` for the last minibatch
 
 	scale task.Scale // scale by which outputs of regression become targets
 

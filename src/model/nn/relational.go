@@ -56,8 +56,8 @@ type relationWeights interface {
 	// is true, it returns the gradients of these instead. A stride is the distance in elements from
 	// one matrix to the next.
 	weightsOrGradients(gradient bool) (relations, own []float32, strideRelations, strideOwn int)
-	// finish completes the gradients of the parameters. The argument dbias has the gradients of the
-	// biases of the sets.
+	// finish completes the gradients of the parameters. The argument `dbias` has the gradients of
+	// the biases of the sets.
 	finish(dbias compute.Matrix)
 }
 

@@ -58,7 +58,7 @@ func (g *relationHeads) biasesOf(suffix string) []Param {
 }
 
 // bind sets the weights, which are the first two kinds of parameters, and the bias. The argument
-// bias is the index of the bias among the kinds of parameters.
+// `bias` is the index of the bias among the kinds of parameters.
 func (g *relationHeads) bind(values, grads [][]float32, bias int) {
 	size := g.cols() * g.in
 	g.w, g.dw = g.reach(values, 0, 2, size), g.reach(grads, 0, 2, size)

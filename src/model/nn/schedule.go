@@ -58,8 +58,8 @@ func (s Schedule) Check() error {
 	return errors.Join(faults...)
 }
 
-// LR returns the learning rate of a step, counted from 0. The argument total is the number of steps
-// of the run.
+// LR returns the learning rate of a step, counted from 0. The argument `total` is the number of
+// steps of the run.
 func (s Schedule) LR(step, total int) float64 {
 	if step < s.Warmup {
 		return s.Base * float64(step+1) / float64(s.Warmup)

@@ -47,7 +47,7 @@ type labelLoss struct {
 	scratch []float32
 }
 
-// loss returns the loss of n links, divided by globalSeeds. The argument truth is laid out as
+// loss returns the loss of n links, divided by globalSeeds. The argument `truth` is laid out as
 // sample.Links.Truth: first the pairs, then the labels of the links. There are no negatives.
 func (l *labelLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
 	globalSeeds int) (s Stats) {

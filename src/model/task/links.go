@@ -105,9 +105,9 @@ type pairLoss struct{ rating }
 //	contrastive     sum ( log sum_j exp(s_j) - s_0 )
 //	cross-entropy   sum ( softplus(-s_0) + sum_j>0 softplus(s_j) ) / (1+k)
 //
-// The argument truth is laid out as sample.Links.Truth. A missing negative adds no term. The losses
-// of links are added in order, and the gradients of a row in the order of pairs, so the number of
-// threads does not change the result. It takes O(pairs D) time.
+// The argument `truth` is laid out as sample.Links.Truth. A missing negative adds no term. The
+// losses of links are added in order, and the gradients of a row in the order of pairs, so the
+// number of threads does not change the result. It takes O(pairs D) time.
 func (l *pairLoss) loss(dev compute.Device, dlogits, logits compute.Matrix, truth []byte,
 	globalSeeds int) Stats {
 	head := npy.View[int32](truth)
@@ -135,7 +135,7 @@ func (l *pairLoss) scaled() float64 {
 	return l.pairs.Scale
 }
 
-// terms returns the loss of a link. The argument scores has the score of the link and then the
+// terms returns the loss of a link. The argument `scores` has the score of the link and then the
 // scores of its negatives. It appends the derivatives of the loss by these scores, multiplied by
 // share, to slope.
 func (l *pairLoss) terms(scores []float32, share float64) (loss float64) {
@@ -226,7 +226,7 @@ func (r *Ranked) See(above, equal int) {
 }
 
 // Metrics returns the values of the metrics by name. If there are no links, it returns none. The
-// argument curve has the scores of links and negatives. If it has no links or no negatives, the
+// argument `curve` has the scores of links and negatives. If it has no links or no negatives, the
 // result has no area under the curve and no average precision.
 func (r *Ranked) Metrics(curve *Curve) map[string]float64 {
 	all := map[string]float64{}

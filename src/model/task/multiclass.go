@@ -81,7 +81,7 @@ func crossEntropy(dev compute.Device, dlogits, logits compute.Matrix, labels []b
 	return Stats{loss, rightOf(correct, logits.Rows)}
 }
 
-// rightOf returns the Sums of n vertices with labels. The argument correct is the number of
+// rightOf returns the Sums of n vertices with labels. The argument `correct` is the number of
 // vertices whose class was predicted.
 func rightOf(correct, n int) Sums {
 	wrong := float64(n - correct)

@@ -155,9 +155,9 @@ func (s Scale) target(c int, z float32) float32 {
 }
 
 // ScaleOf returns the mean and the standard deviation of each output over n training vertices. The
-// argument sums has the sum of the targets of each output, and squares the sum of their squares. It
-// is an error if all training vertices have the same target for an output, because this cannot be
-// learned.
+// argument `sums` has the sum of the targets of each output, and squares the sum of their squares.
+// It is an error if all training vertices have the same target for an output, because this cannot
+// be learned.
 func ScaleOf(n float64, sums, squares []float64) (s Scale, err error) {
 	for c, sum := range sums {
 		mean := sum / max(1, n)

@@ -10,7 +10,7 @@ import (
 // scorerChunk is the number of pairs that an MLP scores at a time. Tests make it small.
 var scorerChunk = 4096
 
-// labelChunk returns how many links with labels are scored at a time. The argument outputs is the
+// labelChunk returns how many links with labels are scored at a time. The argument `outputs` is the
 // number of outputs of a link. The scores of these links take at most 16 MB.
 func labelChunk(outputs int) int { return max(1, min(scorerChunk, 1<<22/max(1, outputs))) }
 
@@ -195,7 +195,7 @@ func (s *hostScorer) rate(dev compute.Device, score []float32, z compute.Matrix,
 	return score
 }
 
-// back adds to the gradients of an MLP's parameters and inputs. The argument slopes has the
+// back adds to the gradients of an MLP's parameters and inputs. The argument `slopes` has the
 // gradients of the scores.
 func (s *hostScorer) back(dev compute.Device, dz, z compute.Matrix, pairs []int32,
 	slopes []float32) {

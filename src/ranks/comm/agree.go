@@ -202,8 +202,8 @@ func OnFirst(c Comm, f func() error) error {
 
 // AllEqual returns an error that wraps ErrMismatch unless all ranks passed the same value. All
 // ranks return the same error. It names the first rank that differs from rank 0, and the first line
-// that differs. The argument name is the name of the compared value, for example "config" or "shard
-// identity".
+// that differs. The argument `name` is the name of the compared value, for example "config" or
+// "shard identity".
 func AllEqual(c Comm, name, value string) error {
 	all, err := AllgatherStrings(c, value)
 	if err != nil {

@@ -187,7 +187,7 @@ func CheckAlltoallv(size int, send, recv []byte, sendRows, recvRows []int, rowBy
 	return checkRows("alltoallv: receive", size, recv, recvRows, rowBytes)
 }
 
-// CheckAllgatherv is CheckAlltoallv for an all-gather. The argument rank is the caller's rank.
+// CheckAllgatherv is CheckAlltoallv for an all-gather. The argument `rank` is the caller's rank.
 func CheckAllgatherv(rank, size int, send, recv []byte, recvRows []int, rowBytes int) error {
 	if rowBytes <= 0 {
 		return fmt.Errorf("allgatherv: a row has %d bytes; it needs at least 1", rowBytes)

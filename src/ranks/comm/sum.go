@@ -47,9 +47,9 @@ func (o *SumOptions) Reproducible(size int) bool {
 }
 
 // SumBytes returns the bytes that ranks send each other to add a vector of n floats in rank order.
-// The argument size is the number of ranks. Each rank adds one slice of the vector: all other ranks
-// send it their slices, and it sends the sum back to all of them. If halves is true, floats are
-// sent as bfloat16, except for the first `exact` floats.
+// The argument `size` is the number of ranks. Each rank adds one slice of the vector: all other
+// ranks send it their slices, and it sends the sum back to all of them. If halves is true, floats
+// are sent as bfloat16, except for the first `exact` floats.
 func SumBytes(n, exact, size int, halves bool) int64 {
 	bytes := 4 * n
 	if halves {

@@ -246,7 +246,7 @@ func (p *Pipeline[T]) issue(r *run) {
 	}
 }
 
-// come waits until item i may enter station k. The argument arrived points to the number of items
+// come waits until item i may enter station k. The argument `arrived` points to the number of items
 // that have reached the gate.
 func (p *Pipeline[T]) come(r *run, k, i int, arrived *int) turn {
 	switch {
@@ -294,7 +294,7 @@ const (
 
 // await waits until item i is ready. A token in the slot's channel means item i, not the item that
 // had the slot before, which has passed the station: the issuer follows the schedule, and ordered
-// stages take items in order. The argument limit points to the number of items that reach the
+// stages take items in order. The argument `limit` points to the number of items that reach the
 // station if the run stops early. Later items may have left tokens too; await returns skipped for
 // them.
 func (r *run) await(ready <-chan struct{}, i int, limit *int) turn {

@@ -163,7 +163,7 @@ func cut(g *graph.CSC) []int {
 	return cuts
 }
 
-// chunks calls the function work for all chunks. The goroutines share the chunks. Each passes its
+// chunks calls the function `work` for all chunks. The goroutines share the chunks. Each passes its
 // number (`worker`) to the function. If a mapped file cannot be read, chunks returns an error.
 func (m *Graph) chunks(work func(worker, lo, hi int)) error {
 	var next atomic.Int64

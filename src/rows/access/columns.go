@@ -11,8 +11,8 @@ import (
 // each hop computes one value for each column, and not for each vertex: arrays of these values are
 // w [C] for C columns. In a graph without relations each vertex has one column.
 
-// draws holds the fanouts of a model, seed hop first. The field relations is set only if relations
-// have fanouts of their own.
+// draws holds the fanouts of a model, seed hop first. The field `relations` is set only if
+// relations have fanouts of their own.
 type draws struct {
 	fanouts   []int
 	relations [][]int

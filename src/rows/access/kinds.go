@@ -80,7 +80,7 @@ func (k *Kinds) Within(first, end int64) (bytes int64) {
 }
 
 // Outside returns the ranges local together with all vertices of the kinds for which the function
-// keep returns false. The result's ranges ascend and do not overlap.
+// `keep` returns false. The result's ranges ascend and do not overlap.
 func (k *Kinds) Outside(local []Range, keep func(kind int) bool) (all []Range) {
 	add := func(first, end int64) {
 		n := len(all)

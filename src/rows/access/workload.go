@@ -222,9 +222,9 @@ func (m *Graph) RankInclusion(r *Workload) ([]float32, error) {
 	return m.sum(r, "ranking by inclusion", 1, m.inclusion(r))
 }
 
-// Nearby scores vertices by the function analyse, which looks at the vertices that sampling reaches
-// from the reader's seeds. If r.Hops is above 0, vertices more than r.Hops hops from the reader's
-// home then get score 0.
+// Nearby scores vertices by the function `analyse`, which looks at the vertices that sampling
+// reaches from the reader's seeds. If r.Hops is above 0, vertices more than r.Hops hops from the
+// reader's home then get score 0.
 func (m *Graph) Nearby(r *Workload,
 	analyse func(train []graph.VertexID, hops int) ([]float32, error),
 ) ([]float32, error) {

@@ -139,8 +139,8 @@ func (l *Lookahead) Bytes() int64 {
 		int64(len(l.ids))*entryBytes + l.slots.bytes()
 }
 
-// LookaheadBytes predicts Bytes for a dense index. The argument uses is the largest number of uses
-// in Window+1 successive steps.
+// LookaheadBytes predicts Bytes for a dense index. The argument `uses` is the largest number of
+// uses in Window+1 successive steps.
 func LookaheadBytes(o LookaheadOptions, uses int) int64 {
 	steps, ring := powerOfTwo(o.Window+2), powerOfTwo(uses)
 	return int64(o.Vertices)*4 + int64(steps)*12 + int64(ring)*entryBytes + int64(o.Capacity)*12 + 8

@@ -232,8 +232,8 @@ func (c *Savings) Bytes() int64 {
 
 const useBytes = 4*4 + 1 // bytes of a use in the rings
 
-// SavingsBytes predicts Bytes for a dense index. The argument uses is the largest number of uses in
-// a step.
+// SavingsBytes predicts Bytes for a dense index. The argument `uses` is the largest number of uses
+// in a step.
 func SavingsBytes(o LookaheadOptions, uses int) int64 {
 	return int64(o.Vertices)*4 + int64(o.Capacity)*12 + 8 + int64(powerOfTwo(o.Window+2))*4 +
 		int64(powerOfTwo(uses*(o.Window+1)))*useBytes + int64(uses+uses/8)*8

@@ -102,7 +102,7 @@ func (l *Lookahead) reserve(n int) {
 	l.slot = regrow(l.slot, tail, l.head, need)
 }
 
-// checkUses panics if a window has more uses than there are positions. The argument window is its
+// checkUses panics if a window has more uses than there are positions. The argument `window` is its
 // number of steps, which the message names.
 func checkUses(uses, window int) {
 	if uses > positions {

@@ -27,8 +27,8 @@ func TestAPlanIsChecked(t *testing.T) {
 	ids := []graph.VertexID{4, 0, 5, 6}
 	for words, damage := range map[string]func(*Plan){
 		"":                         func(*Plan) {},
-		"words and":                func(p *Plan) { p.askNumbers[1]++ },
-		"room for":                 func(p *Plan) { p.received = p.received[:2] },
+		"words of ids":             func(p *Plan) { p.askNumbers[1]++ },
+		"the receive buffer has":   func(p *Plan) { p.received = p.received[:2] },
 		"no place":                 func(p *Plan) { p.Rows.Of[0] = compute.MakeRowRef(0, 0) },
 		"the place of another row": func(p *Plan) { p.Rows.Of[0] = p.Rows.Of[2] },
 		"has only 4 rows":          func(p *Plan) { p.askIDs[1] = 4 },

@@ -355,7 +355,7 @@ func (x *Exchange) addSums(p *Plan, r int, ids []int32, dst []byte) error {
 	return nil
 }
 
-// addKind is addSums for the sums of one kind. The argument ids begins with the members of these
+// addKind is addSums for the sums of one kind. The argument `ids` begins with the members of these
 // sums.
 func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error {
 	wanted, is := x.countsOf(p.wanted, r, kind), x.kinds[kind]
@@ -403,7 +403,7 @@ func (x *Exchange) addKind(p *Plan, r, kind int, ids []int32, dst []byte) error 
 	return nil
 }
 
-// listSums appends to s the sums of a kind that rank r wants. The argument ids has their members.
+// listSums appends to s the sums of a kind that rank r wants. The argument `ids` has their members.
 func (x *Exchange) listSums(s *serving, r, kind int, ids []int32, sums int) error {
 	at, before := len(s.of), len(s.ptr)-1
 	s.of, s.indices = mem.Grow(s.of, at+len(ids)), mem.Grow(s.indices, at+len(ids))

@@ -80,7 +80,7 @@ func (p *Player) Name() string { return p.policy.Name }
 func (p *Player) Window() int { return p.setup.Window }
 
 // Advance lets the policy decide about all minibatches for which the history is long enough. For
-// each it calls the function visit with the minibatch's number and the decision, which is
+// each it calls the function `visit` with the minibatch's number and the decision, which is
 // overwritten after the call. If no minibatch follows, `last` is true.
 func (p *Player) Advance(h *History, last bool,
 	visit func(minibatch int, d *cache.Decision)) error {

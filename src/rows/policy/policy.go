@@ -174,8 +174,8 @@ func Find(name string) *Policy {
 	return nil
 }
 
-// Names lists the policies for which the function keep returns true, or all if keep is nil, in the
-// order of the table.
+// Names lists the policies for which the function `keep` returns true, or all if keep is nil, in
+// the order of the table.
 func Names(keep func(p *Policy) bool) []string {
 	var names []string
 	for _, p := range table {
@@ -251,8 +251,8 @@ func (p *Policy) WindowOf(s *Setup, inclusion []float32, minibatches int) (int, 
 }
 
 // Expected returns the number of rows that a minibatch of the reader is expected to transfer. It
-// returns NaN if there is no formula. The argument held lists the rows that a static policy keeps.
-// The argument inclusion has the probability that a minibatch reads each vertex.
+// returns NaN if there is no formula. The argument `held` lists the rows that a static policy
+// keeps. The argument `inclusion` has the probability that a minibatch reads each vertex.
 func (p *Policy) Expected(m *access.Graph, inclusion []float32, r *access.Workload,
 	held []graph.VertexID, capacity, window, minibatches int,
 ) (float64, error) {

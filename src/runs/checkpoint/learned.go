@@ -19,7 +19,7 @@ import (
 // SaveLearned writes the learned rows of the parts [first, last) of each rank into the checkpoint
 // at rank 0's path. Saver.Save then completes the checkpoint with the checksums that SaveLearned
 // returns there. If the path is "", nothing is written. If there are best rows, `best` is true. The
-// function alive is called while files are written. Collective.
+// function `alive` is called while files are written. Collective.
 func SaveLearned(c comm.Comm, path string, l *nn.Learned, first, last int, best bool,
 	alive func()) (rundir.FileSums, error) {
 	path, err := comm.Bcast(c, path)
@@ -63,7 +63,7 @@ func WriteLearned(c comm.Comm, run string, l *nn.Learned, first, last int,
 }
 
 // together lets every rank write its files in pieces, through the writer that cut makes. After each
-// piece the ranks agree whether any rank has more to write. They also call the function alive,
+// piece the ranks agree whether any rank has more to write. They also call the function `alive`,
 // which tells the watchdog that there is progress. Without it the watchdog might end the run,
 // because writing all files may take long. It returns the checksums of all files. Collective.
 func together(c comm.Comm, alive func(),

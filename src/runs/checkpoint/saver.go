@@ -47,9 +47,9 @@ type Saver struct {
 // saveShare is the largest share of the time that saves by time may take.
 const saveShare = 0.005
 
-// NewSaver returns the saver of a run that has made the given number of updates. The argument start
-// is the checkpoint from which the run continues, if any. The argument lock is the lock of the run
-// directory.
+// NewSaver returns the saver of a run that has made the given number of updates. The argument
+// `start` is the checkpoint from which the run continues, if any. The argument `lock` is the lock
+// of the run directory.
 func NewSaver(o config.Saves, run string, lock *rundir.Lock, updates int, start string) *Saver {
 	return &Saver{o: o, run: run, lock: lock, saved: updates, at: time.Now(), Last: start}
 }

@@ -128,7 +128,7 @@ type Sums struct {
 	OldScore float64 `json:"score_seconds,omitzero"` // Scoring of older versions
 }
 
-// Add adds an epoch. The argument rows has the counters of all ranks.
+// Add adds an epoch. The argument `rows` has the counters of all ranks.
 func (s *Sums) Add(e *record.Epoch, rows trace.Counters) {
 	s.Epochs++
 	s.TrainLoss, s.OwnerSkew = e.Loss, e.OwnerSkew

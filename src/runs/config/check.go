@@ -13,7 +13,7 @@ import (
 
 func (c *Config) faults() []string { return c.faultsOf(func(*Key) bool { return true }) }
 
-// faultsOf returns the errors in single values, for the keys for which the function isChecked
+// faultsOf returns the errors in single values, for the keys for which the function `isChecked`
 // returns true, and all errors in combinations of values.
 func (c *Config) faultsOf(isChecked func(*Key) bool) (faults []string) {
 	for _, k := range c.keys() {

@@ -124,7 +124,7 @@ type wholeNumber[T int | uint64] struct {
 	least, most T
 }
 
-// whole binds a field to a whole number. The argument minimum is the lower limit, and the method
+// whole binds a field to a whole number. The argument `minimum` is the lower limit, and the method
 // upTo sets an upper one.
 func whole[T int | uint64](field *T, fallback, minimum T) *wholeNumber[T] {
 	return &wholeNumber[T]{bound[T]{field, fallback}, minimum, math.MaxInt}

@@ -18,11 +18,11 @@ const (
 )
 
 // scoreBlock scores the rows of a block as possible targets of each link's source. It passes the
-// scores to the function receive. It leaves out rows whose vertex has a known link or edge with the
-// source. Scores that are inner products come from a matrix product, and its last bits depend on
-// its size. Such a score may differ from the score that the rater computes alone. The function
-// receive also gets the largest difference (`slack`), and a function that returns the score of the
-// rater for row k (`exact`).
+// scores to the function `receive`. It leaves out rows whose vertex has a known link or edge with
+// the source. Scores that are inner products come from a matrix product, and its last bits depend
+// on its size. Such a score may differ from the score that the rater computes alone. The function
+// `receive` also gets the largest difference (`slack`), and a function that returns the score of
+// the rater for row k (`exact`).
 func (r *ranking) scoreBlock(first graph.VertexID, rows compute.Matrix, receive seen) {
 	_, kind := r.of.Shards.Schema.LinkEnds()
 	r.of.Topology.Columns.OfType(kind, first, first+graph.VertexID(rows.Rows),

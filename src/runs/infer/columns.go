@@ -88,8 +88,8 @@ func blockColumns(cols, fit int) int {
 }
 
 // inferColumns runs layer l over all own vertices, reading one block of columns of the previous
-// layer's rows at a time. It passes the layer's rows to the function inspect, unless that is nil,
-// and then to the function store. If store is nil, it returns the rows instead. Collective.
+// layer's rows at a time. It passes the layer's rows to the function `inspect`, unless that is nil,
+// and then to the function `store`. If store is nil, it returns the rows instead. Collective.
 func (s Passes) inferColumns(ctx context.Context, l int, rows *layerRows, inspect, store putRows,
 ) (out layerRows, err error) {
 	// the chunks of inference in memory, so that the bits are the same
@@ -176,7 +176,7 @@ func (d *deviceRows) read(from *layerRows, lo, hi, end int) []float32 {
 }
 
 // transform makes the rows of layer l from the own vertices' rows and aggregates, and passes them
-// to the function store, chunk by chunk.
+// to the function `store`, chunk by chunk.
 func (s Passes) transform(ctx context.Context, l int, rows, sums *layerRows, store putRows,
 	chunks chunks) error {
 	var onDevice [2]deviceRows // [2] memory for own rows, and for aggregates

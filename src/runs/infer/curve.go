@@ -9,10 +9,10 @@ import (
 )
 
 // curveOf returns the curve of the scores of all ranks. It is the same on each rank. The argument
-// own holds this rank's scores, which curveOf sorts. In each round every rank sends its next block
-// of highest scores to all ranks. The curve takes the scores that no rank can exceed in a later
-// round, and the other scores are sent again. Every round uses up at least one rank's whole block.
-// If the scores of all ranks are distributed alike, it uses up nearly all blocks. Memory:
+// `own` holds this rank's scores, which curveOf sorts. In each round every rank sends its next
+// block of highest scores to all ranks. The curve takes the scores that no rank can exceed in a
+// later round, and the other scores are sent again. Every round uses up at least one rank's whole
+// block. If the scores of all ranks are distributed alike, it uses up nearly all blocks. Memory:
 // blockBytes for the blocks of all ranks, blockBytes for the scores that the curve takes in the
 // round, and this rank's share of blockBytes for its own block. Collective.
 func curveOf(c comm.Comm, own []task.Scored) (*task.Curve, error) {

@@ -70,7 +70,7 @@ func open(env session.Env, o job.Spec, metric string) (Passes, error) {
 
 // Of computes the logits of the given own vertices with all neighbours, layer by layer. The
 // vertices are in ascending order. It passes the logits of one vertex after another to the function
-// take, so that the caller need not keep all of them. The slice z is valid until take returns.
+// `take`, so that the caller need not keep all of them. The slice z is valid until take returns.
 // Collective.
 func (s Passes) Of(ctx context.Context, vertices []graph.VertexID,
 	take func(i int, z []float32)) error {
@@ -79,7 +79,7 @@ func (s Passes) Of(ctx context.Context, vertices []graph.VertexID,
 }
 
 // pick returns a takeLogits that passes the logits of n own vertices, in ascending order, to the
-// function take, and drops all other logits.
+// function `take`, and drops all other logits.
 func (s Passes) pick(n int, vertex func(i int) graph.VertexID,
 	take func(i int, z []float32)) takeLogits {
 	i, first, classes := 0, int(s.Shards.Meta.Offsets[s.First]), s.Job.Model.Out
@@ -137,7 +137,7 @@ func (s Passes) finite(name string, ok bool) error {
 type takeLogits func(at int, logits []float32)
 
 // full runs the model over all own vertices. It computes layer l of every vertex before it begins
-// layer l+1, so that no row is computed twice. The function take gets the logits. The function
+// layer l+1, so that no row is computed twice. The function `take` gets the logits. The function
 // hidden, unless it is nil, gets the rows that the last layer reads.
 //
 // Memory: the hidden rows of the own vertices for two layers, or for all layers with jumping
@@ -302,8 +302,8 @@ func (p pass) open(o parallel.Options, byColumns bool) (*parallel.Strategy, erro
 // own vertex number at.
 type putRows func(at int, y compute.Matrix) error
 
-// followedBy returns a function that first calls the function inspect, unless it is nil, and
-// afterwards the function store.
+// followedBy returns a function that first calls the function `inspect`, unless it is nil, and
+// afterwards the function `store`.
 func (inspect putRows) followedBy(store putRows) putRows {
 	if inspect == nil {
 		return store
@@ -317,8 +317,8 @@ func (inspect putRows) followedBy(store putRows) putRows {
 }
 
 // inferLayer runs layer l over all own vertices, chunk by chunk. It passes the layer's rows to the
-// function inspect, unless that is nil, and then to the function store. If store is nil, it returns
-// the rows. In a file they are stored in blocks of columns; a block has `block` columns.
+// function `inspect`, unless that is nil, and then to the function `store`. If store is nil, it
+// returns the rows. In a file they are stored in blocks of columns; a block has `block` columns.
 func (s Passes) inferLayer(ctx context.Context, l int, in layerInput, block int,
 	inspect, store putRows,
 ) (out layerRows, err error) {
@@ -359,9 +359,9 @@ func (s Passes) givesLogits(l int) bool {
 	return l == s.Job.Model.Layers-1 && !s.Job.Model.Jumps()
 }
 
-// inferChunks makes rows of the chunks of all own vertices, and passes them to the function store.
-// If the rank cannot read rows in place, it makes a pipeline that prepares the chunks and runs the
-// layer over them. Collective.
+// inferChunks makes rows of the chunks of all own vertices, and passes them to the function
+// `store`. If the rank cannot read rows in place, it makes a pipeline that prepares the chunks and
+// runs the layer over them. Collective.
 func (s Passes) inferChunks(ctx context.Context, in layerInput, chunks chunks, of pass,
 	store putRows) (err error) {
 	if s.readsInPlace(in) {

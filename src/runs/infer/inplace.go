@@ -55,7 +55,7 @@ type inPlace struct {
 	sources   []int32
 }
 
-// inferInPlace runs a pass over the chunks and calls the function put with the rows that the pass
+// inferInPlace runs a pass over the chunks and calls the function `put` with the rows that the pass
 // computes.
 func (s Passes) inferInPlace(ctx context.Context, in layerInput, chunks chunks, of pass,
 	put putRows) error {
@@ -220,7 +220,7 @@ func (p *inPlace) damage(first, end graph.VertexID) error {
 	return errors.New("edges changed while they were read")
 }
 
-// computeRows returns what the pass computes for the own rows [lo,hi). The argument sums has the
+// computeRows returns what the pass computes for the own rows [lo,hi). The argument `sums` has the
 // aggregates of their neighbours.
 func (p *inPlace) computeRows(lo, hi int, sums compute.Matrix) (compute.Matrix, error) {
 	if p.pass.sums {

@@ -344,7 +344,7 @@ func (s Passes) outputsOf(own []float32, links []graph.Link) ([]float32, error) 
 }
 
 // JudgeLinks scores the predictions for the rank's links of a split, and adds them to sum. The
-// split is 1 for validation and 2 for test. The argument own has the embeddings [own vertices,
+// split is 1 for validation and 2 for test. The argument `own` has the embeddings [own vertices,
 // Out]. Collective.
 func (s Passes) JudgeLinks(own []float32, split int, sum *Score) error {
 	all, of := s.Shards.LinksOf(split)

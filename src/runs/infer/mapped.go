@@ -70,7 +70,7 @@ func (m *mappedRows) put(at int, y compute.Matrix) error {
 	return err
 }
 
-// infer makes the rows of the layer and passes them to the function store. Collective.
+// infer makes the rows of the layer and passes them to the function `store`. Collective.
 func (m *mappedRows) infer(ctx context.Context, store putRows) error {
 	_, cols := m.Job.Model.Widths(m.layer)
 	rows, of := &m.neighbours, pass{layer: m.layer, sums: true, exact: true}

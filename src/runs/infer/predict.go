@@ -46,7 +46,7 @@ type Request struct {
 
 // Bytes returns the bytes of memory for the predictions until they are written. The result sum is
 // the total of all ranks, and the result written is the memory of the rank that writes. The
-// argument trained is the name of the model's task.
+// argument `trained` is the name of the model's task.
 func (r *Request) Bytes(of *shard.Meta, trained string, classes, hidden int) (sum, written int64) {
 	if r.Links != "" || r.Top > 0 {
 		return 0, 0

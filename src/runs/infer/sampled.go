@@ -22,11 +22,12 @@ func (s Passes) evalKey(epoch, part, chunk int) sample.Key {
 }
 
 // Sampled runs minibatches of given vertices of this rank's parts through the training pipeline,
-// forward only. It calls the function visit with every minibatch and its logits, which are in host
-// memory and valid during the call. With a look-ahead cache it uses a temporary pipeline, because
-// minibatches of the next epoch occupy the slots of the training pipeline. The random draws of a
-// minibatch depend on its part and on its number within the part, and it is as large as a minibatch
-// of training. So with the same streams the draws are the same on any number of ranks. Collective.
+// forward only. It calls the function `visit` with every minibatch and its logits, which are in
+// host memory and valid during the call. With a look-ahead cache it uses a temporary pipeline,
+// because minibatches of the next epoch occupy the slots of the training pipeline. The random draws
+// of a minibatch depend on its part and on its number within the part, and it is as large as a
+// minibatch of training. So with the same streams the draws are the same on any number of ranks.
+// Collective.
 func (s Passes) Sampled(ctx context.Context, epoch int, seeds func(part int) []graph.VertexID,
 	visit func(m *parallel.Minibatch, logits compute.Matrix) error,
 ) error {

@@ -87,8 +87,8 @@ func (q *Quality) All(of *task.Task) map[string]float64 {
 	return all
 }
 
-// value returns the metric m over the vertices of all ranks. The argument sums is the tally of all
-// ranks. Collective.
+// value returns the metric m over the vertices of all ranks. The argument `sums` is the tally of
+// all ranks. Collective.
 func (s *Score) value(c comm.Comm, m *task.Metric, sums *task.Tally) (record.Metric, error) {
 	if m.Score == nil {
 		x, _ := m.Value(sums)

@@ -65,7 +65,7 @@ func (t *RankTime) Add(o RankTime) {
 
 const noReplay = "a run is not replayed on an ideal network; a plan is (docs/guide/size-a-job.md)"
 
-// EfficiencyOf computes the Efficiency of a run. The argument ranks has the times of all ranks,
+// EfficiencyOf computes the Efficiency of a run. The argument `ranks` has the times of all ranks,
 // which are sums over the given number of epochs. If why is not empty, it says why there are no
 // such times.
 func EfficiencyOf(ranks []RankTime, epochs int, why string) Efficiency {

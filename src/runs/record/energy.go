@@ -23,9 +23,9 @@ type Joules struct {
 	Seeds *float64 `json:"joules_per_1000_seeds"`
 }
 
-// JoulesOf returns the energy of a run. The argument training is the energy of the whole training,
-// inEpochs is the energy of its epochs without evaluations, and seeds is the number of seeds of all
-// epochs.
+// JoulesOf returns the energy of a run. The argument `training` is the energy of the whole
+// training, inEpochs is the energy of its epochs without evaluations, and seeds is the number of
+// seeds of all epochs.
 func JoulesOf(training, inEpochs float64, epochs, seeds int) Joules {
 	epoch, each := inEpochs/float64(epochs), 1000*inEpochs/float64(max(1, seeds))
 	return Joules{&training, &epoch, &each}

@@ -86,8 +86,8 @@ func bins(runs []*Run) int {
 	return max(1, (n+mostPoints-1)/mostPoints)
 }
 
-// binned returns the points of a curve over the steps of the run. The argument size is the number
-// of steps of a point. For each step, the function ofStep returns a numerator part and a
+// binned returns the points of a curve over the steps of the run. The argument `size` is the number
+// of steps of a point. For each step, the function `ofStep` returns a numerator part and a
 // denominator whole. A point is the sum of part divided by the sum of whole. Steps for which ofStep
 // returns false are left out.
 func (r *Run) binned(size int, ofStep func(i int) (part, whole float64, ok bool)) (x, y []float64) {

@@ -12,7 +12,7 @@ import (
 )
 
 // differing returns, in order, the config keys in which the runs differ. It leaves out the keys for
-// which the function ignored returns true, and those that do not affect the result.
+// which the function `ignored` returns true, and those that do not affect the result.
 func differing(runs []*Run, ignored func(key string) bool) []string {
 	keys := map[string]bool{}
 	for _, r := range runs {
@@ -40,7 +40,7 @@ func batchKey(key string) bool  { return strings.HasPrefix(key, "sample.batch") 
 func sameEpoch(key string) bool { return config.Has(key, config.SameEpoch) }
 
 // alike reports whether two runs have the same graph, and configs that differ only in keys for
-// which the function ignored returns true.
+// which the function `ignored` returns true.
 func alike(a, b *Run, ignored func(key string) bool) bool {
 	graph := &the.summary.Graph
 	if a.Summary != nil && b.Summary != nil &&
@@ -225,7 +225,7 @@ func timed(r *Run) bool {
 	return r.Summary != nil && known && ranks > 0 && seconds > 0 && !moved
 }
 
-// equalWork groups runs that differ only in ranks and in keys for which the function ignored
+// equalWork groups runs that differ only in ranks and in keys for which the function `ignored`
 // returns true. The runs of a group have the same graph and parts, the same pretended nodes, and
 // the same number of threads a rank. A group on one number of ranks joins a group with another
 // batch size if the steps of both have the same number of seeds on all ranks. A group on several

@@ -30,7 +30,7 @@ func (s *Session) learnedRows() *nn.Learned {
 }
 
 // openLearned opens the exchanges of learned rows, if the model learns some, and sets them in o,
-// the options of a training strategy. The function close closes them. Both are collective.
+// the options of a training strategy. The function `close` closes them. Both are collective.
 func (s *Session) openLearned(o *parallel.Options) (close func() error, err error) {
 	if s.Learned.Cols == 0 || s.Forward {
 		return func() error { return nil }, nil

@@ -103,7 +103,7 @@ type Noter interface {
 	Note(ctx context.Context, line string) // shows something that a user should know
 }
 
-// New returns a session in which nothing is open. The argument metric is the name of the metric
+// New returns a session in which nothing is open. The argument `metric` is the name of the metric
 // that judges predictions; "" or "auto" stands for the default of the task.
 func New(env Env, metric string) *Session {
 	if env.SetUp == nil {
@@ -210,8 +210,8 @@ func (s *Session) OpenDevice() error {
 }
 
 // OpenRows opens the cache that the settings describe, then the exchange and the pipeline that use
-// it. Training goes on from position at. The argument gradients is nil for a session that does not
-// train. Collective.
+// it. Training goes on from position at. The argument `gradients` is nil for a session that does
+// not train. Collective.
 func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 	gradients *parallel.Gradients) (err error) {
 	opened := func(f func() error) { s.rowClosers = append(s.rowClosers, f) }
@@ -261,7 +261,7 @@ func (s *Session) OpenRows(settings policy.Settings, at residence.Position,
 }
 
 // EdgeRows opens an exchange of edge features, if the model reads them, and sets it in o, the
-// options of a strategy. The function close closes it. Both are collective.
+// options of a strategy. The function `close` closes it. Both are collective.
 func (s *Session) EdgeRows(o *parallel.Options) (close func() error, err error) {
 	if s.Job.Model.EdgeIn == 0 {
 		return func() error { return nil }, nil

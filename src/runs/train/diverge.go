@@ -29,8 +29,8 @@ func (b *lossBound) begin(loss float64) {
 // most returns the largest loss that check accepts. begin must have been called.
 func (b *lossBound) most() float64 { return mostGrowth * max(1, *b.first) }
 
-// check returns an error if the loss exceeds the bound. The argument loss may also be a lower bound
-// of the loss. The argument name is what the error calls the loss.
+// check returns an error if the loss exceeds the bound. The argument `loss` may also be a lower
+// bound of the loss. The argument `name` is what the error calls the loss.
 func (b *lossBound) check(name string, loss float64) error {
 	if b.first == nil || loss <= b.most() {
 		return nil

@@ -200,7 +200,7 @@ func (r *run) saveLearned(path string) (sums rundir.FileSums, diverged bool, err
 	return sums, diverged, err
 }
 
-// gatherShares returns the ranks' shares of the epoch under way. The argument elapsed is the time
+// gatherShares returns the ranks' shares of the epoch under way. The argument `elapsed` is the time
 // of the epoch so far. Collective.
 func (r *run) gatherShares(elapsed time.Duration) (s shares, err error) {
 	rows := r.rows
@@ -286,7 +286,7 @@ func (r *run) state(epoch, step int, all shares) (*checkpoint.State, error) {
 	return s, nil
 }
 
-// edgesDigest returns the digest of all sampled edges as text. The argument sum is the sum of the
+// edgesDigest returns the digest of all sampled edges as text. The argument `sum` is the sum of the
 // ranks' digests. The text is empty if the first steps of the run have no digest of edges.
 func (r *run) edgesDigest(sum uint64) string {
 	if r.noEdges {
@@ -295,9 +295,9 @@ func (r *run) edgesDigest(sum uint64) string {
 	return fmt.Sprintf("%016x", sum)
 }
 
-// blocksDigest returns the digest of all blocks as text. The argument sum is the sum of the ranks'
-// digests. The text is empty if a device has drawn some minibatches of the run, because a device
-// makes no digest of blocks.
+// blocksDigest returns the digest of all blocks as text. The argument `sum` is the sum of the
+// ranks' digests. The text is empty if a device has drawn some minibatches of the run, because a
+// device makes no digest of blocks.
 func (r *run) blocksDigest(sum uint64) string {
 	if r.noBlocks {
 		return ""

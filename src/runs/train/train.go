@@ -284,7 +284,7 @@ func (t *Training) Describe() string { return t.run.banner() }
 func (t *Training) Close() error { return t.run.s.Close() }
 
 // Run trains and returns the summary. It is the same on every rank except EpochSeconds, which is
-// the rank's own. Run writes into Env.Dir, which rank 0 must have made. The argument lock is rank
+// the rank's own. Run writes into Env.Dir, which rank 0 must have made. The argument `lock` is rank
 // 0's lock of that directory: checkpoints are written only while it is held. It is nil if no other
 // job can use the directory. A Training runs once. Errors are as for Open. Collective.
 func (t *Training) Run(ctx context.Context, lock *rundir.Lock) (*record.Summary, error) {

@@ -51,8 +51,8 @@ func (s Shuffling) Direct(gradients Transport) bool {
 		s == ShuffleAuto && (gradients == TransportNCCL || gradients == TransportMPI)
 }
 
-// newCarrier makes a device's carrier for the ranks of c. The argument first is the number that the
-// first rank of c has in the job.
+// newCarrier makes a device's carrier for the ranks of c. The argument `first` is the number that
+// the first rank of c has in the job.
 func newCarrier(o *Options, c comm.Comm, first int) (carrier, error) {
 	device := compute.CapabilitiesOf(o.Device).Accelerator
 	if device == nil {
@@ -137,8 +137,8 @@ func (t *throughHosts) close() error {
 //	comm                └ (buckets of gradients) ── rows ── done ──┘
 type direct struct {
 	queue *linkQueue
-	// The field first is the number in the job of the group's rank 0. The field rank is the number
-	// of this rank in the group.
+	// The field `first` is the number in the job of the group's rank 0. The field `rank` is the
+	// number of this rank in the group.
 	first, rank int
 	send, recv  [][]float32 // [job's ranks] rows for each rank; empty for ranks of other groups
 	ready, done compute.Event

@@ -305,7 +305,7 @@ func LargeTopology(bytes, free int64) string {
 }
 
 // LargeDraws says why a device cannot draw the given number of minibatches, or returns "" if it
-// can. The argument free is the memory that is free on the device, without the topology.
+// can. The argument `free` is the memory that is free on the device, without the topology.
 func LargeDraws(o *compute.DrawOptions, minibatches int, free int64) string {
 	for h, hop := range o.Hops {
 		if hop.Destinations+hop.Edges > compute.MostDrawnHop {

@@ -274,7 +274,7 @@ func (s *sources) at(position int32) graph.VertexID {
 
 // Group sorts the edges of each row of the input layer into the order in which the rows of their
 // sources are added: by the part of the source and, within a part, in the order in which they were
-// drawn. The argument part has the part of each frontier vertex. Group returns the edges, so that
+// drawn. The argument `part` has the part of each frontier vertex. Group returns the edges, so that
 // the exchange can replace rows by sums. It returns nil if the input layer adds nothing. After
 // Group only Host.SegmentRows may read these edges.
 func (e *LayerEdges) Group(s *sample.Minibatch, needs nn.Needs, part []uint16,

@@ -313,7 +313,7 @@ func (u *underWay) free() {
 }
 
 // sources returns the range of the sources of type t in the input layer, for a graph with the given
-// number of types. The argument vertices is the number of the graph's vertices.
+// number of types. The argument `vertices` is the number of the graph's vertices.
 func (e *LayerEdges) sources(t, types, vertices int) (lo, hi int) {
 	if types == 1 && !e.sorted {
 		return 0, vertices
@@ -421,7 +421,7 @@ func (r *learning) moves() bool { return r.NodesMove == nil || r.Move.MakesSums(
 // about 10 us of work.
 const tileRows = 64
 
-// tiles calls the function work for ranges that cover n rows, on the threads of the device.
+// tiles calls the function `work` for ranges that cover n rows, on the threads of the device.
 func (r *learning) tiles(n int, work func(lo, hi int)) {
 	compute.InTiles(r.device, (n+tileRows-1)/tileRows, func(i int) {
 		work(i*tileRows, min((i+1)*tileRows, n))

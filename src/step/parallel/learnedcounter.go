@@ -72,7 +72,7 @@ func (c *LearnedCounter) Count(m *sample.Minibatch) (n LearnedCounts, err error)
 func (c *LearnedCounter) Rows() iter.Seq[graph.VertexID] { return c.x.AskedRows(&c.of.plan) }
 
 // Share changes the counts n of a rank that fetches for itself into those of a rank whose node
-// fetches as one. The argument fetched is the number of rows that the rank then fetches for the
+// fetches as one. The argument `fetched` is the number of rows that the rank then fetches for the
 // node. It requests these from their owners in addition to naming all rows that it reads.
 func (c *LearnedCounter) Share(n *LearnedCounts, fetched int64) {
 	size := int64(4 * c.model.Learned)

@@ -20,9 +20,9 @@ type linkQueue struct {
 	ended       chan struct{}
 }
 
-// errand is work for a linkQueue: the function enqueue queues kernels on the comm stream. Then the
-// linkQueue sends the error of enqueue, or nil, to the channel told. The channel must have room for
-// this error, because the queue would otherwise stand still.
+// errand is work for a linkQueue: the function `enqueue` queues kernels on the comm stream. Then
+// the linkQueue sends the error of enqueue, or nil, to the channel told. The channel must have room
+// for this error, because the queue would otherwise stand still.
 type errand struct {
 	enqueue func() error
 	told    chan<- error

@@ -20,7 +20,7 @@ type mover struct {
 	carrier carrier
 }
 
-// newMover makes a communicator of the ranks of c. The argument first is the rank in the job of
+// newMover makes a communicator of the ranks of c. The argument `first` is the rank in the job of
 // rank 0 of c. Collective of all ranks of the job: if one group fails, all ranks return its error.
 func newMover(o *Options, c comm.Comm, first int) (mover, error) {
 	made := mover{rank: first + c.Rank(), device: o.Device}

@@ -354,7 +354,7 @@ func (s *columnSums) forward(m *Minibatch, l int, in *nn.Input, phases Phases) e
 	return nil
 }
 
-// weigh computes the weight gradients of this rank's columns. The argument dsum is the gradient
+// weigh computes the weight gradients of this rank's columns. The argument `dsum` is the gradient
 // with respect to the sums of this rank's minibatch.
 func (s *columnSums) weigh(m *Minibatch, l int, dsum compute.Matrix, phases Phases) error {
 	if l > 0 {

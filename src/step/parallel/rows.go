@@ -76,7 +76,7 @@ func (a *assembly) batch(m *Minibatch) {
 
 // fetched is the Rows of ranks that have the rows of their own vertices and fetch others. A fetch
 // takes two collectives: ids out and rows back. If the ranks of a node fetch as one, it takes two
-// more among these ranks: wants before, and rows after. The field readers says for which vertices
+// more among these ranks: wants before, and rows after. The field `readers` says for which vertices
 // and ranks this rank finds rows, and keeper which rows it caches.
 type fetched struct {
 	assembly
@@ -144,7 +144,7 @@ func (f *fetched) route() route {
 }
 
 // group sorts the edges of the input layer into the order in which their rows are added. The
-// argument parts has the part of each frontier vertex.
+// argument `parts` has the part of each frontier vertex.
 func (f *fetched) group(m *Minibatch, parts []uint16) {
 	m.grouped = m.edges.Group(&m.Sampled, f.needs, parts, f.x.Parts())
 }

@@ -129,7 +129,7 @@ func (d *splitDrawer) stages() []Stage {
 func (d *splitDrawer) asks(h int) bool { return d.asker.askingHops() > 0 && h >= d.asker.first }
 
 // crossing returns the stages in which the vertices that hop h has found go to their owners. Then
-// the function next runs.
+// the function `next` runs.
 func (d *splitDrawer) crossing(h int, what string,
 	next func(*Minibatch, *sample.Split) error) []Stage {
 	name := func(what string) string { return fmt.Sprintf("%s %d", what, h) }

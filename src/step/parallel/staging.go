@@ -15,7 +15,7 @@ import (
 // landing puts the inputs of a minibatch into host memory or device memory.
 type landing interface {
 	// land makes or sends the inputs of a minibatch, whose hops and labels are set. The argument
-	// input is the hop of the layer that reads the rows.
+	// `input` is the hop of the layer that reads the rows.
 	land(m *Minibatch, input *nn.Hop, needs nn.Needs) error
 	// receive sets the Batch to the inputs. The training goroutine calls it before any kernel of
 	// the minibatch.

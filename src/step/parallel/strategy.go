@@ -75,7 +75,7 @@ type Between struct {
 	// loss reads.
 	forward func(m *Minibatch, l int, in *nn.Input, phases Phases) error
 	// weigh completes the weight gradients of layer l before they are summed over the ranks. The
-	// argument grad is the gradient with respect to the layer's input, as BackwardLayer returns it.
+	// argument `grad` is the gradient of the layer's input, as BackwardLayer returns it.
 	weigh func(m *Minibatch, l int, grad compute.Matrix, phases Phases) error
 	// end waits for what weigh has begun but not waited for. If the step sums gradients over ranks,
 	// these sums have begun before.
@@ -111,7 +111,7 @@ func (b *Between) close() error {
 	return b.carries.close()
 }
 
-// newStrategy makes everything but the parts that a mode chooses. The argument needs is what the
+// newStrategy makes everything but the parts that a mode chooses. The argument `needs` is what the
 // first layer needs.
 func newStrategy(o Options, needs nn.Needs, first, layers int) *Strategy {
 	return &Strategy{o: o, needs: needs, first: first, layers: layers,
@@ -245,7 +245,7 @@ func (s *Strategy) complete(m *Minibatch, l int, in *nn.Input, phases Phases) er
 	return s.between.forward(m, l, in, phases)
 }
 
-// giveBack sends gradients of a layer's input to the ranks whose rows the function complete has
+// giveBack sends gradients of a layer's input to the ranks whose rows the function `complete` has
 // received. It returns the gradient with respect to what this rank has computed in the layer below.
 func (s *Strategy) giveBack(m *Minibatch, l int, grad compute.Matrix,
 	phases Phases) (compute.Matrix,

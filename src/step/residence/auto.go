@@ -139,7 +139,7 @@ func (s *Store) candidates(minibatches int) (all []trial) {
 }
 
 // Choose counts the candidates for the cache of a run that begins at a position. The argument
-// previous is the choice of a resumed run, or nil. If it still holds, nothing is counted.
+// `previous` is the choice of a resumed run, or nil. If it still holds, nothing is counted.
 // Collective.
 func (s *Store) Choose(at Position, previous *Choice) (*Auto, error) {
 	a := &Auto{store: s, from: at, o: s.Job.Cache}

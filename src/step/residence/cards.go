@@ -21,7 +21,7 @@ type cards struct {
 	why  string // why some rows are sent from the host; "" if none are
 }
 
-// holdCache copies this rank's rows of a static cache to the device. The argument own has these
+// holdCache copies this rank's rows of a static cache to the device. The argument `own` has these
 // rows, which begin at row first of the cache's table. If the ranks of the node share the cache,
 // node is their communicator, and the device may also read the rows of the node's other devices.
 // Otherwise node is nil. For devices that read host memory it does nothing. Collective.

@@ -186,7 +186,7 @@ func addUp(c comm.Comm, x []float32, add func(sum, x []float32)) error {
 var sharedMemory = "/dev/shm"
 
 // shareTable makes the table of a node's caches, and reserves memory for this rank's share. The
-// argument slots is the number of rows of each rank. Collective.
+// argument `slots` is the number of rows of each rank. Collective.
 func (s *Store) shareTable(node comm.Comm, slots int) (*mem.Shared, error) {
 	share := slots * s.shards().RowBytes()
 	var table *mem.Shared

@@ -50,8 +50,8 @@ func (c *NodesChoice) compare() {
 const triedNodes = 4
 
 // ChooseNodes decides whether the ranks of a node fetch as one (Job.TryNodes), and sets
-// Job.AsNodes. The argument reason says why they cannot, and is "" if they can. The choice affects
-// traffic and time, but no number of the training. Collective.
+// Job.AsNodes. The argument `reason` says why they cannot, and is "" if they can. The choice
+// affects traffic and time, but no number of the training. Collective.
 func (s *Store) ChooseNodes(at Position, reason string) (*NodesChoice, error) {
 	c, err := nodesOff(reason), error(nil)
 	if reason == "" {

@@ -42,7 +42,7 @@ const (
 // measurePeers measures the cost of a peer's row, if the settings ask for it, and sets it in the
 // settings of the cache. The cost decides which rank keeps a row, and so affects traffic and time,
 // but no number of the training. Nothing is measured if the result would not matter, because no
-// node has two ranks or the caches hold no rows. The argument capacity is the number of rows of a
+// node has two ranks or the caches hold no rows. The argument `capacity` is the number of rows of a
 // rank's cache, the same on the whole node. Collective.
 func (s *Store) measurePeers(c *Cache, node comm.Comm, capacity int) error {
 	if c.Settings.PeerCost >= 0 || c.Settings.Placement != policy.PlacementGroup {
@@ -143,7 +143,7 @@ func (s *Store) timeTable(node comm.Comm, rows int) (own, peer, bus float64, err
 }
 
 // timeCards returns the seconds to copy a row of refs to this device from a peer's device (0
-// without peers), and from the host. The argument own has this rank's rows of the table, which
+// without peers), and from the host. The argument `own` has this rank's rows of the table, which
 // begin at row first. Collective.
 func (s *Store) timeCards(node comm.Comm, device compute.Accelerator, table []byte, first int,
 	own []byte, refs []compute.RowRef) (peer, bus float64, err error) {

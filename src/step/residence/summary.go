@@ -37,7 +37,7 @@ type Summary struct {
 }
 
 // Summarise describes a cache at the end of a run. It returns nil if the config asks for no cache.
-// The argument auto is nil unless it chose the cache. Collective.
+// The argument `auto` is nil unless it chose the cache. Collective.
 func (s *Store) Summarise(c *Cache, auto *Auto) (*Summary, error) {
 	o := c.Settings
 	if c.Policy().None() && auto == nil {

@@ -37,8 +37,8 @@ type SumsChoice struct {
 
 func sumsOff(why string) *SumsChoice { return &SumsChoice{Sums: "off", Why: why} }
 
-// compare sets the fields Sums and Why from what sums would save and cost. The argument perByte is
-// the number of seconds that the network takes for a byte.
+// compare sets the fields Sums and Why from what sums would save and cost. The argument `perByte`
+// is the number of seconds that the network takes for a byte.
 func (c *SumsChoice) compare(perByte float64) {
 	c.Saved = (c.RowBytes - c.SumBytes) * perByte
 	share := 0.0
@@ -56,9 +56,9 @@ func (c *SumsChoice) compare(perByte float64) {
 // triedSums is the number of a rank's minibatches that are examined.
 const triedSums = 8
 
-// ChooseSums decides whether owners sum rows (Job.TrySums), and sets Job.Sums. The argument reason
-// says why they cannot, and is "" if they can. The choice affects traffic and time, but no number
-// of the training. Collective.
+// ChooseSums decides whether owners sum rows (Job.TrySums), and sets Job.Sums. The argument
+// `reason` says why they cannot, and is "" if they can. The choice affects traffic and time, but no
+// number of the training. Collective.
 func (s *Store) ChooseSums(at Position, reason string) (*SumsChoice, error) {
 	c, err := sumsOff(reason), error(nil)
 	if reason == "" {

@@ -84,7 +84,7 @@ func (b *Builder) Free() {
 	b.chunks, b.last = nil, nil
 }
 
-// Each passes all edges to the function yield, a chunk at a time, in the order of Add.
+// Each passes all edges to the function `yield`, a chunk at a time, in the order of Add.
 func (b *Builder) Each(yield func([]Edge)) {
 	for _, c := range b.chunks {
 		yield(c)

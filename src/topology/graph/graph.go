@@ -113,8 +113,8 @@ func (g *CSC) CheckRow(row VertexID, vertices int) error {
 	return checkSources(g.Indices[begin:end], begin, vertices)
 }
 
-// checkSources reports the first source that is not among the n vertices. The argument first is the
-// position of sources[0] among the edges of the graph.
+// checkSources reports the first source that is not among the n vertices. The argument `first` is
+// the position of sources[0] among the edges of the graph.
 func checkSources(sources []VertexID, first int64, n int) error {
 	for e, u := range sources {
 		if uint32(u) >= uint32(n) {

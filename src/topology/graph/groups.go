@@ -18,7 +18,7 @@ type Grouper struct {
 }
 
 // ByPart sorts each segment indices[indptr[d]:indptr[d+1]] by part[s], the part of each source s.
-// Unless weights is nil, it sorts weights in the same way. The argument parts is the number of
+// Unless weights is nil, it sorts weights in the same way. The argument `parts` is the number of
 // parts. Edges from the same part stay in order. Where another part begins within a segment, the
 // first index s of that part is inverted to ^s, which marks a new group (package compute,
 // Segments). O(E + D*P/64), and O(1) for a single part.

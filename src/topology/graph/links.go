@@ -30,7 +30,7 @@ func LinkIDs(links []Link) []VertexID {
 	return unsafe.Slice((*VertexID)(unsafe.Pointer(unsafe.SliceData(links))), 2*len(links))
 }
 
-// SortLinks sorts links in place by the function compare, and returns their labels in the same
+// SortLinks sorts links in place by the function `compare`, and returns their labels in the same
 // order. All labels have the same number of bytes.
 func SortLinks(links []Link, labels []byte, compare func(a, b Link) int) []byte {
 	if len(labels) == 0 {
@@ -67,7 +67,7 @@ var SplitNames = [3]string{"train", "valid", "test"}
 // for n links.
 func (s *LinkSplit) Validate(g *CSC) error { return s.ValidateBy(g, g.Has) }
 
-// ValidateBy is like Validate, but asks the function isEdge whether a link is an edge of g.
+// ValidateBy is like Validate, but asks the function `isEdge` whether a link is an edge of g.
 func (s *LinkSplit) ValidateBy(g *CSC, isEdge func(Link) bool) error {
 	n := uint32(g.NumVertices())
 	type sided struct {
@@ -106,7 +106,7 @@ func (g *CSC) Has(l Link) bool {
 	return g.Find(l.Source, l.Target) >= 0
 }
 
-// DropEdges removes, in place, the edges for which the function drop returns true, and their
+// DropEdges removes, in place, the edges for which the function `drop` returns true, and their
 // weights if edges have weights. It returns the weights that are left.
 func (g *CSC) DropEdges(weights []float32, drop func(Link) bool) []float32 {
 	kept, begin := int64(0), int64(0)

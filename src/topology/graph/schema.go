@@ -177,8 +177,9 @@ type columnRange struct {
 }
 
 // NewColumns returns the columns of a graph. Vertices starts[i] to starts[i+1]-1 have type i % T,
-// where T is the number of types. The argument indptr has the row pointers of all columns, one more
-// than there are columns. If it has another length and is not nil, NewColumns returns an error.
+// where T is the number of types. The argument `indptr` has the row pointers of all columns, one
+// more than there are columns. If it has another length and is not nil, NewColumns returns an
+// error.
 func NewColumns(s *Schema, starts []int64, indptr []int64) (Columns, error) {
 	t := s.NumTypes()
 	c := Columns{Indptr: indptr, into: make([][]int, t), links: make([]bool, s.NumRelations())}

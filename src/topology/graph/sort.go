@@ -7,8 +7,8 @@ import (
 	"halognn/src/base/mem"
 )
 
-// edgeSource calls the function yield with all edges, in batches, always in the same order. Several
-// goroutines may call one edgeSource at the same time.
+// edgeSource calls the function `yield` with all edges, in batches, always in the same order.
+// Several goroutines may call one edgeSource at the same time.
 type edgeSource func(yield func([]Edge))
 
 // batchEdges is the number of edges in a batch of CSC.edges, which packs edges as it goes.

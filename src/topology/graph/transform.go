@@ -43,8 +43,8 @@ func (g *CSC) edges(transposed bool) edgeSource {
 func (g *CSC) Transpose() *CSC { return g.transpose(g.NumVertices()) }
 
 // Transpose returns, for each of n vertices, the columns with an in-edge from that vertex, in
-// ascending order. The argument indices has the sources of the in-edges: the Indices of the graph.
-// The result is new memory.
+// ascending order. The argument `indices` has the sources of the in-edges: the Indices of the
+// graph. The result is new memory.
 func (c *Columns) Transpose(n int, indices []VertexID) *CSC {
 	return (&CSC{Indptr: c.Indptr, Indices: indices}).transpose(n)
 }

@@ -29,7 +29,7 @@ const (
 var Merges = []Merge{MergeSum, MergeMean, MergeMax, MergeMin, MergeFirst}
 
 // merged returns the weight of an edge after it was given for the n-th time, this time with weight
-// w. The argument sofar is the edge's weight before that.
+// w. The argument `sofar` is the edge's weight before that.
 func (m Merge) merged(sofar, w float32, n int32) float32 {
 	if n == 1 {
 		return w
@@ -110,9 +110,9 @@ func (b *Builder) BuildKept(n int, o CleanOptions) (*CSC, CleanReport, error) {
 
 // Carry finds where each added edge is in g.Indices, so that features and labels can follow the
 // edges. The graph g must come from BuildKept, without repeated edges. For each added edge that is
-// not a dropped loop, in the order of Add, Carry calls the function given, with the index of the
+// not a dropped loop, in the order of Add, Carry calls the function `given`, with the index of the
 // edge among the added ones, and its position in g.Indices. Then, for each edge that exists only as
-// the reverse of another, it calls the function alone, with the positions of the edge and of its
+// the reverse of another, it calls the function `alone`, with the positions of the edge and of its
 // reverse.
 func (b *Builder) Carry(g *CSC, given func(i int, at int64), alone func(at, reverse int64)) {
 	seen := mem.Make[uint8](len(g.Indices))

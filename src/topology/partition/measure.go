@@ -180,9 +180,9 @@ var NoLimits = Limits{Train: math.Inf(1), Edges: math.Inf(1)}
 // ErrImbalance is wrapped by the errors of Report.Check.
 var ErrImbalance = errors.New("parts are unbalanced")
 
-// Check reports every imbalance above its limit, and what to do about it. The argument method names
-// the method that made the partition. An imbalance that whole numbers force (7 seeds on 4 parts, or
-// a part with a hub and an equal share of the other edges) is not an error.
+// Check reports every imbalance above its limit, and what to do about it. The argument `method`
+// names the method that made the partition. An imbalance that whole numbers force (7 seeds on 4
+// parts, or a part with a hub and an equal share of the other edges) is not an error.
 func (r Report) Check(l Limits, method string) error {
 	var errs []error
 	check := func(what string, imbalance, limit float64, total int64, of func(PartReport) int64) {

@@ -55,8 +55,8 @@ func Run(methods map[string]Func, g *graph.CSC, w Weights, o Options) ([]int32, 
 
 // Memory predicts the bytes that a method takes on a graph, not counting the mapped file of the
 // graph. It uses measured bytes for each edge and vertex (docs/results/partitioning.md), rounded
-// up. The argument edges counts stored edges. METIS and KaMinPar keep both directions of each edge,
-// so they take twice the memory if the graph has no reverse edges.
+// up. The argument `edges` counts stored edges. METIS and KaMinPar keep both directions of each
+// edge, so they take twice the memory if the graph has no reverse edges.
 func Memory(method string, vertices, edges int64) int64 {
 	switch method {
 	case "metis":

@@ -72,7 +72,7 @@ func Balance(g *graph.CSC, w Weights, o Options, part []int32) int {
 	return moves + 2*exchange(l, part)
 }
 
-// Limits of the function exchange. For a swap it looks at up to 256 vertices (candidates), evenly
+// Limits of the function `exchange`. For a swap it looks at up to 256 vertices (candidates), evenly
 // spread, of the part that exceeds a limit, and at up to 256 vertices of each of 16 other parts
 // (partners), those with the most room in the exceeded constraint. It makes at most 1024 swaps
 // (exchanges) for any number of parts: a swap looks at up to a million pairs, and 1024 swaps take

@@ -42,9 +42,9 @@ func (m *Minibatch) EdgesDigest(key Key) uint64 {
 	return sum
 }
 
-// EdgesDigest returns what one block adds to Minibatch.EdgesDigest. The argument original [NumSrc]
-// has the original ids of the block's sources, the destinations first, and hop is the number of the
-// hop that drew the block.
+// EdgesDigest returns what one block adds to Minibatch.EdgesDigest. The argument `original`
+// [NumSrc] has the original ids of the block's sources, the destinations first, and hop is the
+// number of the hop that drew the block.
 func EdgesDigest(b *graph.Block, original []int32, hop int, key Key) uint64 {
 	sum, name, first := uint64(0), key.hop(hop), 0
 	for r := range max(1, len(b.Ends)) {

@@ -182,8 +182,8 @@ func (s *Ladies) choose(block *graph.Block, n int, hop uint64, near []uint64, fa
 	s.keep(block)
 }
 
-// weigh sets the mass of each source. The argument sums has the sum of the weights of each vertex's
-// in-edges.
+// weigh sets the mass of each source. The argument `sums` has the sum of the weights of each
+// vertex's in-edges.
 func (s *layer) weigh(sums []float32) {
 	b := &s.wide.Blocks[0]
 	s.mass = mem.Grow(s.mass, b.NumSrc)

@@ -119,7 +119,7 @@ type exclusion struct {
 	source graph.VertexID
 }
 
-// Rate makes the seeds of a job's streams stand for links: seed i is links[i]. The argument first
+// Rate makes the seeds of a job's streams stand for links: seed i is links[i]. The argument `first`
 // [K+1] has the first vertex of each stream's part. The caller still owns the links. Rate returns
 // an error if a link needs more negatives than there are vertices to draw from.
 func (s *Streams) Rate(links []graph.Link, first []graph.VertexID, t *Topology,
@@ -396,9 +396,9 @@ func (o *leftOut) add(i int, from []graph.VertexID) {
 	o.start = append(o.start, int32(len(o.from)))
 }
 
-// find lists the edges that the seeds of a key's minibatch leave out. If the function isOwn is not
-// nil, only seeds for which it returns true count. These seeds must come first in the frontier, in
-// their order. Another frontier is an error, because training would then see the links that it
+// find lists the edges that the seeds of a key's minibatch leave out. If the function `isOwn` is
+// not nil, only seeds for which it returns true count. These seeds must come first in the frontier,
+// in their order. Another frontier is an error, because training would then see the links that it
 // predicts.
 func (o *leftOut) find(l *Links, key Key, frontier []graph.VertexID,
 	isOwn func(graph.VertexID) bool) (err error) {

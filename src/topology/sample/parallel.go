@@ -31,8 +31,8 @@ func newWorker(s *Fused, i int) worker {
 	}}
 }
 
-// runPhase runs the function phase on every worker, and waits until all have finished. If a worker
-// hits a fault in a mapped file, runPhase returns it as an error.
+// runPhase runs the function `phase` on every worker, and waits until all have finished. If a
+// worker hits a fault in a mapped file, runPhase returns it as an error.
 func (s *Fused) runPhase(phase func(s *Fused, w int)) error {
 	s.phase = phase
 	s.wait.Add(len(s.workers))

@@ -81,9 +81,9 @@ func referenceNear(t *Topology, spec Spec, near Near, seeds []graph.VertexID, ke
 }
 
 // referenceDraw returns the edges that v draws, as positions in Indices, and a function that
-// returns 1/q for an edge. The argument row has the edges of one relation. If v draws all of them,
-// they are in stored order. Otherwise their number is the fanout or a binomial draw, and Floyd's
-// algorithm chooses them, in the order drawn.
+// returns 1/q for an edge. The argument `row` has the edges of one relation. If v draws all of
+// them, they are in stored order. Otherwise their number is the fanout or a binomial draw, and
+// Floyd's algorithm chooses them, in the order drawn.
 func referenceDraw(t *Topology, v graph.VertexID, row []int64, spec Spec, h, relation int, key Key,
 ) (drawn []int64, inverse func(e int64) float32) {
 	fanout, degree := int64(spec.fanoutBy(h, relation)), int64(len(row))

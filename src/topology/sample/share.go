@@ -43,7 +43,7 @@ func (s Sharing) GroupSize(ranks, perNode int) int {
 }
 
 // ShareOf distributes the streams, in order, over groups of consecutive ranks, and returns the
-// share of a rank. The argument size is the number of ranks in a group. It must divide ranks, and
+// share of a rank. The argument `size` is the number of ranks in a group. It must divide ranks, and
 // the number of groups must divide streams.
 func ShareOf(streams, ranks, size, rank int) (Share, error) {
 	switch {

@@ -28,9 +28,9 @@ func (w *Sweep) Len() int {
 }
 
 // Run samples every minibatch once, with the keys of training. Several goroutines share the
-// minibatches, so they come in any order. Each goroutine calls open, then the function take for
-// each of its minibatches, and the function close at the end. Transposes are not made. Run returns
-// the first error of each goroutine, from the sampler or from take.
+// minibatches, so they come in any order. Each goroutine calls open, then the function `take` for
+// each of its minibatches, and the function `close` at the end. Transposes are not made. Run
+// returns the first error of each goroutine, from the sampler or from take.
 func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, close func()),
 ) error {
 	var next atomic.Int64
@@ -41,7 +41,7 @@ func (w *Sweep) Run(t *Topology, open func() (take func(Key, *Minibatch) error, 
 	})
 }
 
-// work samples one minibatch after the other, and calls the function take for each, until none is
+// work samples one minibatch after the other, and calls the function `take` for each, until none is
 // left.
 func (w *Sweep) work(t *Topology, next *atomic.Int64, take func(Key, *Minibatch) error) error {
 	p, err := w.drawn(t, Options{Spec: w.Spec, Near: w.Near, ForwardOnly: true})

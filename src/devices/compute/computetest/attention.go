@@ -425,8 +425,8 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	}
 }
 
-// vectors returns compute.Vectors whose array has n zeros. The argument ends has the ends of their
-// groups, both of segments and of sources.
+// vectors returns compute.Vectors whose array has n zeros. The argument `ends` has the ends of
+// their groups, both of segments and of sources.
 func (b *bench) vectors(n int, ends []int32) compute.Vectors {
 	return compute.Vectors{Data: b.zeros(1, n).Data, Stride: 4, Ends: ends, Sources: ends}
 }

@@ -59,8 +59,8 @@ func Products(t *testing.T, open map[string]func() compute.Device) {
 }
 
 // SameNumbers runs all cases on each device in the map open, whose keys are the devices' names. The
-// results of all devices must have equal bits. The argument skip lists prefixes; cases whose names
-// begin with one of them are left out. Arrays are aligned to 4 bytes only.
+// results of all devices must have equal bits. The argument `skip` lists prefixes; cases whose
+// names begin with one of them are left out. Arrays are aligned to 4 bytes only.
 func SameNumbers(t *testing.T, open map[string]func() compute.Device, skip ...string) {
 	for _, c := range cases() {
 		if !slices.ContainsFunc(skip,
@@ -148,8 +148,8 @@ var rowShapes = []struct {
 }
 
 // result is one output array with its float64 reference. Element i may differ from want[i] by the
-// rounding error of a sum. The field terms is the number of operations of this sum, and size[i] the
-// sum of the absolute values of its terms.
+// rounding error of a sum. The field `terms` is the number of operations of this sum, and size[i]
+// the sum of the absolute values of its terms.
 type result struct {
 	name       string
 	got        []float32

@@ -398,7 +398,7 @@ func (a *headMaxBackward) tile(d *Device, lo, hi int) {
 		floats(a.x.RowsAt(lo, hi).Data))
 }
 
-// edgesInRange does what inRange does, for the field Edges of transposed segments.
+// edgesInRange does what inRange does, for the field `Edges` of transposed segments.
 func (d *Device) edgesInRange(s compute.Segments) bool {
 	ok := checkIDs(s.Edges[s.Indptr[0]:s.Indptr[s.Len()]], len(s.Edges)) < 0
 	if !ok {

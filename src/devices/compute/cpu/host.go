@@ -30,7 +30,7 @@ type Host struct {
 	vectors bool // whether the SIMD level has vector instructions
 }
 
-// NewHost returns the kernels that prepare minibatches. The argument simd is a SIMD level, as in
+// NewHost returns the kernels that prepare minibatches. The argument `simd` is a SIMD level, as in
 // Options.
 func NewHost(simd string) (*Host, error) {
 	k, err := openLevel(simd)

@@ -101,7 +101,7 @@ func (p *pool) takeTiles() {
 	}
 }
 
-// run calls the function work for every tile and returns when all calls have returned. If work
+// run calls the function `work` for every tile and returns when all calls have returned. If work
 // panics, run panics with the same value on the calling goroutine, where a Guard around the call
 // catches it. Such panics happen because tiles may allocate scratch memory.
 func (p *pool) run(tiles int, work func(tile int)) {

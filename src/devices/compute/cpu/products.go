@@ -75,7 +75,7 @@ func (r *pairs) keep(which int, w weights) {
 	}
 }
 
-// pairRows writes the pairs of x to the array to. The argument stride is the number of elements
+// pairRows writes the pairs of x to the array to. The argument `stride` is the number of elements
 // from one row of x to the next.
 func (r *pairs) pairRows(to []uint32, panel int, x compute.Matrix, stride int) {
 	rows, cols := size(x)

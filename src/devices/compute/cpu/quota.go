@@ -19,7 +19,7 @@ func Quota() float64 {
 	return quota("/sys/fs/cgroup", string(groups))
 }
 
-// quota returns the lowest limit of the control groups. The argument groups is the text of
+// quota returns the lowest limit of the control groups. The argument `groups` is the text of
 // /proc/self/cgroup. A container may see only a part of a group's path, so missing files are
 // skipped.
 func quota(root, groups string) float64 {

@@ -70,8 +70,8 @@ type rounding interface {
 	// tileRows returns the rows of a tile of a product with the given number of rows.
 	tileRows(rows int) int
 	// chunk sets sum to leftᵀ right, for the columns [first,first+width) of right. If add is true,
-	// it adds the product to sum. The argument stride is the number of elements from one row of sum
-	// to the next. The factors have at most compute.ChunkRows rows.
+	// it adds the product to sum. The argument `stride` is the number of elements from one row of
+	// sum to the next. The factors have at most compute.ChunkRows rows.
 	chunk(sum []float32, stride int, left, right compute.Matrix, first, width int, add bool)
 	bytes() int64 // memory that the rounding uses
 	free()

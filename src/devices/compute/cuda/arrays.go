@@ -121,7 +121,7 @@ type scratchOf struct {
 	lent bool
 }
 
-// lend calls the function launch with scratch memory of the given number of bytes. It panics if
+// lend calls the function `launch` with scratch memory of the given number of bytes. It panics if
 // launch calls lend for the same memory, because both launches would overwrite each other's data.
 func (d *Device) lend(kernel string, s *scratchOf, bytes int, launch func(unsafe.Pointer) C.int) {
 	if s.lent {

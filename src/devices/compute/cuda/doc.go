@@ -89,7 +89,7 @@ type Choice struct {
 // Shared returns how many processes of a node have chosen this device, and the least free bytes
 // that any of them saw. The arguments ids and free have the ID and Free of all processes of the
 // node. If more processes share the device than necessary, for example because no process knows its
-// local rank, Shared returns an error. The argument variable is the name of the environment
+// local rank, Shared returns an error. The argument `variable` is the name of the environment
 // variable from which the local rank was read.
 func (c *Choice) Shared(ids []string, free []int, variable string) (processes, least int,
 	err error) {

@@ -12,8 +12,8 @@ import "halognn/src/devices/compute"
 // launches grows with the rows of a call, not with its groups.
 const largeGroup = 1024
 
-// inGroups reports a call to the probe. If there are small groups, it calls the function small once
-// for all of them. Then it calls the function large for each large group.
+// inGroups reports a call to the probe. If there are small groups, it calls the function `small`
+// once for all of them. Then it calls the function `large` for each large group.
 func (d *Device) inGroups(call compute.Call, g compute.Groups,
 	small func(ends *C.int32_t, groups, stride C.int64_t) C.int, large func(group, lo, hi int)) {
 	defer d.probe.Start(call).Done()

@@ -33,7 +33,7 @@ int hgnn_comm_node(int comm, int *made);                // the ranks that share 
 int hgnn_comm_free(int comm);
 
 // Functions that start an operation. Counts and displacements are numbers of rows of row_bytes
-// bytes. Arrays and buffers must stay valid until completion. The argument owner is a number that
+// bytes. Arrays and buffers must stay valid until completion. The argument `owner` is a number that
 // the caller chooses: hgnn_poll returns it once for every start that succeeded.
 int hgnn_alltoallv(int comm, const void *send, const int32_t *send_counts,
                    const int32_t *send_displs, void *recv, const int32_t *recv_counts,

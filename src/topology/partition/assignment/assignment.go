@@ -62,7 +62,7 @@ func File(path string, keep bool) partition.Func {
 	}
 }
 
-// Read reads the part of each vertex from path. The argument vertices is the number of vertices.
+// Read reads the part of each vertex from path. The argument `vertices` is the number of vertices.
 func Read(path string, vertices, parts int) ([]int32, error) {
 	read := readText
 	if filepath.Ext(path) == ".npy" {

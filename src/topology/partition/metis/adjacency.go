@@ -134,8 +134,8 @@ func divisor(total, count, limit int64) int64 {
 	return total/(limit-count) + 1
 }
 
-// overVertices calls the function work for every vertex, on all CPUs. Each worker gets vertices in
-// increasing order and has an array [n] of its own, which is zero at first.
+// overVertices calls the function `work` for every vertex, on all CPUs. Each worker gets vertices
+// in increasing order and has an array [n] of its own, which is zero at first.
 func overVertices[I index](n int, work func(v int, own []I)) {
 	const chunk = 4096
 	var next atomic.Int64
