@@ -285,7 +285,7 @@ func TestBadDatasets(t *testing.T) {
 				t.Fatal(err)
 			}
 			return partitioning(smallData.dir(t), dir, "--method", "file", "--assignment", path)
-		}, badData, []string{"graph.part.4", "4 entries", "one for each vertex"}},
+		}, badData, []string{"graph.part.4", "4 entries", "3000 vertices need one"}},
 		{"an order that needs settings",
 			func(t *testing.T, dir string) []string {
 				return partitioning(smallData.dir(t), dir,

@@ -397,7 +397,7 @@ func TestBadRunDirs(t *testing.T) {
 			{"infer: an empty list of vertices", func(t *testing.T, dir string) []string {
 				write(t, filepath.Join(dir, "ids"), []byte("\n \n"))
 				return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "ids"))
-			}, badData, []string{"--vertices", "no ids", "one a line"}},
+			}, badData, []string{"--vertices", "no ids", "one id on each line"}},
 			{"infer: a vertex that the graph has not", func(t *testing.T, dir string) []string {
 				write(t, filepath.Join(dir, "ids"), []byte("1\n3000\n"))
 				return inferring(t, done.dir, dir, "--vertices", filepath.Join(dir, "ids"))

@@ -148,7 +148,7 @@ func TestEdgeFeaturesRefused(t *testing.T) {
 		{parts, []string{"model.kind=gatv2", "parallel.mode=split"}, "parallel.mode split"},
 		{parts, []string{"model.kind=gine", "model.edge_features=false"}, "model.edge_features " +
 			"is false"},
-		{plain, []string{"model.kind=gine"}, "edges of the graph have none"},
+		{plain, []string{"model.kind=gine"}, "features of edges, but the graph has none"},
 	} {
 		r := halognn(t).run(t, append(trainArgs(t, c.parts, newRunDir(t), c.sets...),
 			"--ranks-in-process", "2")...)

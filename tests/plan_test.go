@@ -348,7 +348,7 @@ func TestBadPlansAreRefused(t *testing.T) {
 		{"no config named", "--config is missing", 2, []string{"--parts", parts}},
 		{"no such parts", "holds no parts", 3,
 			[]string{"--parts", filepath.Join(t.TempDir(), "none"), "--config", config}},
-		{"ranks that do not fit", "12 ranks on 8 parts", 3,
+		{"ranks that do not fit", "12 ranks cannot share 8 parts", 3,
 			[]string{"--parts", parts, "--config", config, "--ranks", "12"}},
 		{"no ranks", "--ranks is 0", 2,
 			[]string{"--parts", parts, "--config", config, "--ranks", "0"}},

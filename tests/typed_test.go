@@ -82,7 +82,7 @@ func TestTypedGraphs(t *testing.T) {
 	}
 	r = halognn(t).run(t, append([]string{"analyze"}, kind...)...)
 	if r.code != badData ||
-		!strings.Contains(r.err, "a run on such a graph ranks its vertices itself") {
+		!strings.Contains(r.err, "A run on such a graph does so itself") {
 		t.Errorf("analyze: %v", r)
 	}
 }
