@@ -1,7 +1,7 @@
 // Attention: softmax over segments of edges, and sums weighted by head. Sums over edges run in edge
-// order, so nothing depends on the mapping. Where a sum runs along a head, a group of lanes, as
-// many as fit the head, shares its columns, in packs, and adds them as a tree. Packs are of 4 where
-// widths are multiples of 4: all arrays of the program are aligned enough.
+// order, so nothing depends on the mapping. If a sum runs along a head, a group of lanes divides
+// the columns of the head into packs and adds them as a tree. A pack has 4 numbers if widths are
+// multiples of 4, because all arrays of the program are aligned enough for this.
 #include "exp.cuh"
 #include "reduce.cuh"
 #include "runs.cuh"
@@ -52,9 +52,10 @@ __device__ inline pack<float, N> weighted_row(pack<T, N> *v, Int n, Int heads, I
     return sum;
 }
 
-// by_head is how one warp goes over the numbers [edges,heads) of a segment. In a round it takes as
-// many edges as it has lanes for, with one head of an edge in each lane, so that neighbouring lanes
-// read neighbouring numbers. If there are more heads than lanes, it takes them in turn.
+// by_head is the order in which one warp goes over the numbers [edges,heads) of a segment. In a
+// round it takes as many edges as it has lanes for, with one head of an edge in each lane, so that
+// neighbouring lanes read neighbouring numbers. If there are more heads than lanes, it takes them
+// in turn.
 struct by_head {
     int heads, edges; // heads and edges of a round; heads is a power of two
     int head, edge;   // the lane's among them
@@ -79,7 +80,7 @@ struct by_head {
 };
 
 // weigh sets alpha to the softmax of score(e, h) over the n edges of a segment, by one warp. It
-// makes it in kept, which the lanes may then read.
+// makes the softmax in the array kept, which the lanes may then read.
 template <typename Int, typename Score>
 __device__ inline void weigh(float *kept, float *alpha, Int n, Int heads, const Score &score) {
     const by_head by(heads);
@@ -118,7 +119,7 @@ __device__ inline void weigh(float *kept, float *alpha, Int n, Int heads, const 
 }
 
 // attend_one makes the weights of a destination's n edges and, unless y is null, the sum of their
-// rows. The first rows are on their way while it makes the weights.
+// rows. The loads of the first rows are issued before it makes the weights.
 template <int N, typename Int, typename T, typename Score>
 __device__ inline void attend_one(float *y, float *kept, float *alpha, Int n, Int heads, Int width,
                                   const int32_t *indices, const T *z, const Score &score) {
@@ -292,7 +293,7 @@ __device__ inline void weighted_back(float *dz, int64_t first, int64_t segments,
 }
 
 // collect sums over the edges of each source, which the transposed segments list: the gradients of
-// scores and, unless dz is null, rows of dy times the weights. One warp for each S sources.
+// scores and, unless dz is null, rows of dy times the weights. A warp has S sources.
 template <int N, int S>
 __global__ void collect(float *dz, float *dsrc, int64_t segments, int64_t heads, int64_t width,
                         const int64_t *t_indptr, const int32_t *t_indices, const int32_t *t_edges,
@@ -476,8 +477,8 @@ __global__ void edge_dots(float *dalpha, int64_t segments, int64_t heads, int64_
         [=](int64_t e, int64_t h, float sum) { dalpha[t_edges[e] * heads + h] = sum; });
 }
 
-// sum_and_dots is weighted_sum_back and edge_dots in one, which reads rows of dy once. A group of
-// lanes has a head, and each lane one pack of it. One warp for each S sources.
+// sum_and_dots does the work of weighted_sum_back and edge_dots, but reads each row of dy only
+// once. A group of lanes has a head, and each lane has one pack of the head. A warp has S sources.
 template <int N, int S, typename T>
 __global__ void sum_and_dots(float *dz, float *dalpha, int64_t segments, int64_t heads,
                              int64_t width, int lanes, const int64_t *t_indptr,

@@ -657,7 +657,8 @@ func collectIDs(e *edgeSource, path string) error {
 				continue
 			}
 			if strings.ContainsRune(id, '\n') {
-				return t.Errorf("%w: the id %.60q has a line break; give an id on one line", ErrValue, id)
+				return t.Errorf("%w: the id %.60q has a line break; give an id on one line",
+					ErrValue, id)
 			}
 			odd.see(id, t.Line())
 		}

@@ -16,11 +16,12 @@ import (
 
 // GPU describes the GPUs of a job.
 type GPU struct {
-	// GPUs of a node, which ranks share if they are fewer; 0: one for each rank
+	// number of GPUs of a node, which ranks share if there are fewer GPUs than ranks; 0 means one
+	// for each rank
 	PerNode  int
 	Memory   int64                     // bytes of one GPU, less the driver's reserve; 0: assumed
 	Resident func(total, free int) int // resident bytes; nil: half of the free bytes
-	// bytes of a rounded copy of a product's factor; 0: none is made
+	// bytes of a rounded copy of a product's factor; 0 if no such copy is made
 	Rounded int
 	// the device always reads rows that are not resident in host memory
 	Mapped bool
@@ -116,7 +117,7 @@ type Draws struct {
 	Topology int64 `json:"topology_bytes"`
 	Slots    int   `json:"minibatches"`
 	Bytes    int64 `json:"minibatch_bytes"`
-	// the step if the device drew, which it could
+	// the time of a step if the device drew, when the device can draw but the host does
 	Step float64 `json:"step,omitempty"`
 	Idle float64 `json:"idle_share,omitempty"`
 }
@@ -128,7 +129,7 @@ func (p *planner) drawsOn(on string) *planner {
 	return &other
 }
 
-// lookAtDraws finds out where minibatches are drawn: the run decides so too.
+// lookAtDraws finds out where minibatches are drawn, by the same rules as the run.
 func (p *planner) lookAtDraws(t *Traffic) error {
 	if p.job.GPU == nil || p.forward {
 		return nil
@@ -256,8 +257,9 @@ func (p *planner) drawSeconds(s *shape, r *Rates) float64 {
 	return bytes/r.Device + drawnHop*float64(len(s.hops))
 }
 
-// residentColumns is resident where a rank has columns of all rows: the first rows of each part are
-// resident, the same share of every part, and the minibatches of all ranks read them.
+// residentColumns does what resident does, for a rank that has columns of all rows. Then the first
+// rows of each part are resident, the same share of every part. The minibatches of all ranks read
+// them.
 func (p *planner) residentColumns(r *rankPlan, parameters int64) (rows int64, reads float64) {
 	_, _, rowBytes := p.input(r.slot())
 	total := int(p.shards.Vertices) * rowBytes
@@ -273,9 +275,9 @@ func (p *planner) residentColumns(r *rankPlan, parameters int64) (rows int64, re
 	return rows, reads
 }
 
-// input returns the hop whose rows a rank aggregates for a minibatch: where the rank holds columns,
-// the joined hop of all ranks' minibatches. It also returns the columns of a row, and its bytes as
-// stored.
+// input returns the hop whose rows a rank aggregates for a minibatch. If the rank holds columns,
+// this is the joined hop of all ranks' minibatches. It also returns the columns of a row, and its
+// bytes as stored.
 func (p *planner) input(s *shape) (h hopShape, cols, rowBytes int) {
 	if !p.job.Mode.Columns {
 		return s.hops[0], p.job.Model.In, p.shards.RowBytes()
@@ -300,8 +302,8 @@ func (p *planner) cached(r *rankPlan, t *Traffic, fetched float64, parameters, r
 	return bytes, max(0, r.reads().sum()-fetched)
 }
 
-// onDevice returns the upload of a minibatch of shape s; the given number of its rows are resident
-// on devices.
+// onDevice returns the upload of a minibatch of shape s, of which the given number of rows are
+// resident on devices.
 func (p *planner) onDevice(s *shape, resident float64, needs nn.Needs) minibatchOnDevice {
 	hop, cols, stored := p.input(s)
 	frontier, destinations, edges := float64(hop.sources), float64(hop.destinations),
@@ -514,8 +516,8 @@ func widest(params []nn.Param) (rows int) {
 	return rows
 }
 
-// mappedRows returns how many rows of each vertex type layer l maps; nil if it maps none. kinds may
-// be nil: then all sources may be of one type.
+// mappedRows returns how many rows of each vertex type layer l maps, or nil if it maps no rows. If
+// kinds is nil, the types of the sources are not known, and all may be of any one type.
 func (p *planner) mappedRows(l int, h *hopShape, kinds []kindShape) (rows []int) {
 	if l > 0 || !p.shards.Schema.Typed() || h.folded && !h.mapped {
 		return nil
@@ -530,9 +532,9 @@ func (p *planner) mappedRows(l int, h *hopShape, kinds []kindShape) (rows []int)
 	return rows
 }
 
-// partialBytes returns what a GPU keeps for the layer that needs most: for each chunk of rows, its
-// sums of the gradients that are not matrix products, and two moments of a norm. Arrays grow by a
-// quarter at a time.
+// partialBytes returns the bytes that a GPU keeps for the layer that needs most. For each chunk of
+// rows these are the sums of the gradients that are not matrix products, and two moments of a norm.
+// Arrays grow by a quarter at a time.
 func partialBytes(m *nn.Model, hops []hopShape) int64 {
 	left, scratch := 0, 0
 	for l, h := range hops {
@@ -718,10 +720,12 @@ func (p *planner) grown(minibatch *shape, chunks []hopShape, outputs int) (int64
 	return dev.live - before, err
 }
 
-// withRoom returns the bytes of a buffer for minibatches of the given mean bytes: a quarter more.
+// withRoom returns the bytes of a buffer for minibatches of the given mean size, which is a quarter
+// more than this size.
 func withRoom(bytes float64) int64 { return int64(bytes * 5 / 4) }
 
-// onGPU is the mean upload of a step to a rank's device: the largest of the analysed ranks.
+// onGPU has the mean upload of a step to a rank's device. Each number is the largest of the
+// analysed ranks.
 type onGPU struct {
 	// bytes sent over the bus (up), and bytes that the device reads and writes to make the input
 	// (read)
@@ -809,8 +813,8 @@ func (p *planner) measureDevice(r *Rates) error {
 	return nil
 }
 
-// measuredFloats is the number of floats that a measurement copies: more than any cache holds, but
-// a small part of the memory.
+// measuredFloats returns the number of floats that a measurement copies. This is more than any
+// cache holds, but a small part of the memory.
 func measuredFloats(device compute.Accelerator) int {
 	return max(1, min(1<<26, device.FreeBytes()/32))
 }

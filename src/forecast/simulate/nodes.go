@@ -436,8 +436,8 @@ func (n *node) countShared(turn []*minibatch) error {
 	return nil
 }
 
-// placedSums is for static caches that the ranks divide, if owners sum rows. It notes what the k-th
-// rank lacks of its current minibatch.
+// placedSums is called for static caches that the ranks divide, if owners sum rows. It notes which
+// rows of its current minibatch the k-th rank lacks.
 func (n *node) placedSums(k int) {
 	c := n.ranks[k]
 	remote := c.recent.Remote(n.turns)
@@ -464,9 +464,9 @@ func (n *node) placedSums(k int) {
 	}
 }
 
-// boughtSums is for dynamic caches that the ranks divide, if owners sum rows. It lists the rows of
-// the k-th rank's current minibatch that would travel if no buyer held any row. The caches decide
-// about these rows. It also counts the sums.
+// boughtSums is called for dynamic caches that the ranks divide, if owners sum rows. It lists the
+// rows of the k-th rank's current minibatch that would travel if no buyer held any row. The caches
+// decide about these rows. It also counts the sums.
 func (n *node) boughtSums(k int) {
 	c, none := n.ranks[k], cache.Decision{}
 	remote := c.recent.Remote(n.turns)
@@ -531,7 +531,7 @@ func (t *tally) lack(c *counter, i int, d *cache.Decision) *lacks {
 }
 
 // merge counts the minibatches about which all ranks have decided. A row that several ranks lack is
-// fetched once; the others share it.
+// fetched once, and counts as shared for the others.
 func (n *node) merge(t *tally) {
 	kinds := n.job.Kinds()
 	for len(t.waiting) > 0 && t.waiting[0].ranks == t.ranks {

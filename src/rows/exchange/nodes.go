@@ -78,13 +78,13 @@ type buying struct {
 	self  int    // place of this rank in the node
 	buyer []int  // [K] place of the rank that asks each owner on behalf of this rank
 	near  []bool // [K] whether each rank is on this node
-	// Owners by buyer: those of buyer b are order[first[b]:first[b+1]]. Owners on other nodes come
-	// before those on this node, for which each rank is its own buyer.
+	// Owners, buyer by buyer: the owners of buyer b are order[first[b]:first[b+1]]. Owners on other
+	// nodes come before those on this node, for which each rank is its own buyer.
 	order, first []int
 	far          int // number of owners on other nodes for which this rank is the buyer
 	keeps        bool
-	// [K] 1 for ranks that this rank asks, and for ranks that ask it; 0 for ranks without messages
-	// to or from it.
+	// [K] whether this rank sends requests to each rank (asks), and whether it receives requests
+	// from each rank (hears): 1 or 0.
 	asks, hears []int
 	finders     chan *finder // finders that no plan uses at present
 }
@@ -132,8 +132,8 @@ func newBuying(n *Node, r int, sums bool) *buying {
 // owner that has the given place on another node.
 func buyerOf(place, ranks int) int { return place % ranks }
 
-// Bought returns the ranks of other nodes whose rows rank r buys for its node, ascending; the
-// argument of is Node.Of.
+// Bought returns the ranks of other nodes whose rows rank r buys for its node, in ascending order.
+// The node of each rank is given, as in Node.Of.
 func Bought(of []int, r int) (owners []int) {
 	place, ranks := (&Node{Of: of}).places(r)
 	for q, node := range of {
@@ -182,9 +182,9 @@ type purchase struct {
 	// (toldBy), number of ids sent to it (wants) and received from it (wanted), and units of rows
 	// received from it (comes) and sent to it (passes).
 	toldTo, toldBy, wants, wanted, comes, passes []int
-	// Numbers of rows that are wanted from each owner. The counts are those that this rank sends to
-	// buyers, one buyer after another. The counts told are those that it receives, from one rank of
-	// the node after another.
+	// Numbers of rows that are wanted from each owner. This rank sends such numbers to the buyers,
+	// one buyer after another (counts), and receives them from the ranks of the node, one rank
+	// after another (told).
 	counts, told []int64
 	// Ids that ranks of the node want from this rank, rank by rank. Merge replaces each id by its
 	// index in the union.
@@ -195,7 +195,8 @@ type purchase struct {
 	// [U] where this rank receives each row of the union, in units. A row that it has kept in slot
 	// s of the buffer has ^s instead.
 	start []int64
-	// [U] units of each row; start and size are empty if all rows have one size and none is kept.
+	// [U] units of each row; start and size are empty if all rows have one size and no rows are
+	// kept.
 	size []int32
 
 	// The following four are set only if this buyer keeps rows. Where it receives the rows of the
@@ -220,10 +221,11 @@ type purchase struct {
 // StartAsk, and PassOn and StartPass after StartRows.
 func (x *Exchange) Buys() bool { return x.node != nil }
 
-// KeepsBought reports whether buyers keep rows for their node: see Node.Keeps.
+// KeepsBought reports whether buyers keep rows for their node (Node.Keeps).
 func (x *Exchange) KeepsBought() bool { return x.node != nil && x.node.keeps }
 
-// owners returns the owners in the order in which their rows are listed and land: by buyer.
+// owners returns the owners in the order in which their rows are requested and received. They come
+// buyer by buyer.
 func (x *Exchange) owners() []int {
 	if x.node != nil {
 		return x.node.order
@@ -336,7 +338,8 @@ func (x *Exchange) Unite(p *Plan) error {
 	return err
 }
 
-// Merge is the first half of Unite: it lists what the ranks of the node want, in p.Wanted.
+// Merge is the first half of Unite. It lists in p.Wanted the rows that the ranks of the node want
+// this rank to buy.
 func (x *Exchange) Merge(p *Plan) error {
 	b, w := x.node, &p.bought
 	all, bits := 0, 0
@@ -455,7 +458,8 @@ func (x *Exchange) makeRoom(p *Plan, early []graph.VertexID) {
 	slices.SortFunc(w.earlyBy, func(i, j int32) int { return cmp.Compare(early[i], early[j]) })
 }
 
-// markHeld sets the bits of the wanted rows that the buffer holds: nothing is fetched for them.
+// markHeld sets the bits of the wanted rows that the buffer holds, because these rows are not
+// fetched.
 func (w *purchase) markHeld(slot []int32) {
 	if len(slot) == 0 {
 		return
@@ -483,8 +487,8 @@ type listing struct {
 	next, landing int // next index in askIDs, and next unit of the receive buffer
 }
 
-// make lists what to ask of each owner: rows, for one rank of the node after another, early rows,
-// and the sums that this rank wants.
+// make lists what to request from each owner: the rows of the union, then early rows, then the sums
+// that this rank wants.
 func (l *listing) make() {
 	x, p, w := l.x, l.p, &l.p.bought
 	own := &w.own
@@ -515,7 +519,8 @@ func (l *listing) make() {
 	}
 }
 
-// row lists the row of an owner that is at a place of the union, unless the buffer has it.
+// row lists the row at the given place of the union, which the owner has, unless the buffer has the
+// row too.
 func (l *listing) row(owner, place int) {
 	x, w := l.x, &l.p.bought
 	keeps, landing := x.node.keeps, l.landing
@@ -545,7 +550,8 @@ func (l *listing) ask(owner int, v graph.VertexID) {
 	l.next++
 }
 
-// keepBought is Keep for a buyer: rows are numbered as misses of Plan.Wanted, then early rows.
+// keepBought does the work of Keep for a buyer. The n-th row is counted among the fetched rows of
+// Plan.Wanted, and then among the early rows.
 func (x *Exchange) keepBought(p *Plan, n, slot int) {
 	w := &p.bought
 	at := w.missAt

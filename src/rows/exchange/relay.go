@@ -132,9 +132,9 @@ func (x *Exchange) copyRow(p *Plan, k int, from compute.RowRef) {
 
 // StartRelay sends wanted[r] of the collected rows to each rank r of the group, and receives
 // count[r] rows from it. Rows are sent and received in rank order. The rows for one rank are in the
-// order of Collect's argument at, the rows from one rank in the order of Relay's argument ids. Once
-// its request is complete, all of p.Rows may be read. All ranks of the group start the same plans
-// in the same order.
+// order of the positions passed to Collect. The rows from one rank are in the order of the ids
+// passed to Relay. Once its request is complete, all of p.Rows may be read. All ranks of the group
+// start the same plans in the same order.
 func (x *Exchange) StartRelay(group comm.Comm, p *Plan, wanted, count []int) comm.Request {
 	rows := 0
 	for _, n := range wanted {

@@ -24,7 +24,7 @@ type related struct {
 }
 
 // byType is an input frontier sorted by vertex type; within a type the order is kept. With a single
-// type it is the frontier itself.
+// type, byType is the frontier itself.
 type byType struct {
 	vertices []graph.VertexID
 	place    []int32 // place of each frontier vertex in vertices
@@ -189,8 +189,8 @@ func (r *related) end() {
 	t.Indptr[0] = 0
 }
 
-// pair sets the block into to the rows of b, in which pairs of a source and a relation take the
-// place of sources. Pairs are in the order of relations, then in first-seen order. O(edges +
+// pair fills a block (`into`) with the rows of b, in which pairs of a source and a relation take
+// the place of sources. Pairs are in the order of relations, then in first-seen order. O(edges +
 // sources).
 func (r *related) pair(into, b *graph.Block, frontier []graph.VertexID, c *graph.Columns) {
 	set := r.begin(b, nn.Paired, c, 1)
@@ -317,8 +317,8 @@ type ofType struct {
 	end               int
 }
 
-// average rewrites the edges of the input layer, which relate has made from b, so that they read
-// means. The method count must have been called before.
+// average rewrites the edges of the input layer, which relate has made from b, so that the edges
+// read means. The method `count` must have been called before.
 func (e *LayerEdges) average(b *graph.Block, frontier []graph.VertexID, c *graph.Columns,
 	f *nn.Folding) {
 	a, into, ends := &e.means, &e.blocks[0], e.related[0].ends

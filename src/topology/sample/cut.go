@@ -14,8 +14,8 @@ type Cutter struct {
 	member   int32
 	serving  bool
 	owner    []int32 // [whole frontier] owner of each vertex
-	// [whole frontier] place of each vertex in the frontier of its owner: how many vertices before
-	// it have the same owner
+	// [whole frontier] place of each vertex in the frontier of its owner, which is the number of
+	// earlier vertices with the same owner
 	place []int32
 	most  int // largest length of the frontier so far
 

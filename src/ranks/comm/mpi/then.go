@@ -28,11 +28,13 @@ import (
 // that has no known rows for another sends it nothing.
 type more struct {
 	then comm.Then
-	// [size] whether this rank sends to each rank, and whether it receives from each rank
+	// [size] whether this rank sends to each rank (to), and whether it receives from each rank (of)
 	to, of []bool
-	// the rows that follow, sent and received; the operation has cuts of its own for the known rows
+	// the rows that follow the known rows: those sent (out) and received (in); for the known rows
+	// the operation has its own cuts
 	out, in cut
-	// first messages to send and received ones, in rank order, off the heap; kept for reuse
+	// first messages to send (sent) and to receive (heads), in rank order, outside the Go heap;
+	// kept for reuse
 	sent, heads []byte
 	tag         C.int
 }
@@ -64,8 +66,8 @@ func (m *more) plan(op *operation, sendRows, recvRows []int, then comm.Then) {
 		op.send[op.out.first[c.rank]*op.rowBytes:][:sendRows[c.rank]*op.rowBytes])
 }
 
-// others returns for each rank whether it has rows. For the rank self it returns false. The result
-// uses the memory of the given slice (`are`).
+// others returns for each rank whether that rank has rows, and false for this rank (`self`). The
+// result uses the memory of the given slice (`are`).
 func others(are []bool, rows []int, self int) []bool {
 	are = are[:0]
 	for r, n := range rows {
