@@ -81,7 +81,7 @@ type headroom struct {
 	process  mem.Limits // bytes that a process may still take under its limits
 	ranks    int        // number of ranks of the node
 	together int        // number of ranks of a process
-	// bytes of address space for the stacks of the threads beyond two for each CPU
+	// address space, in bytes, for the stacks of threads; two threads per CPU are not counted
 	threads int64
 }
 

@@ -75,12 +75,11 @@ var stopOnSignals = sync.OnceValue(func() <-chan struct{} {
 // startGrace is how long a start may continue after a request to stop.
 const startGrace = 5 * time.Second
 
-// errNotStarted returns the error of a run that a signal stopped while it was starting, after its
-// start did not end in order.
+// errNotStarted returns the error of a run that a signal stopped during its start, if the start
+// could not be ended cleanly.
 func errNotStarted() error {
 	return withCode(exitRequeue, errors.New("stopped by a signal before the start was "+
-		"complete, with "+
-		"nothing trained; start again"))
+		"complete, with nothing trained; start again"))
 }
 
 // watchStart watches the start of a run. If a stop is asked for, and the start does not end within

@@ -113,10 +113,10 @@ func (t *edgeTable) findEnds(e *edgeSource) (err error) {
 		return fmt.Errorf("%s: %w: --source and --target name the same column; name two columns",
 			t.Path(), ErrValue)
 	case e.from == e.to && e.from.kind == "" && twoSpaces(t.Header[t.from], t.Header[t.to]):
-		return t.Errorf("%w: columns %s and %s name two kinds of vertices, whose ids may be "+
-			"equal; give both kinds ids of their own, or types (docs/guide/typed.md); if both "+
-			"columns name the same vertices, rename the columns", ErrValue,
-			t.Header[t.from], t.Header[t.to])
+		return t.Errorf("%w: columns %s and %s name two kinds of vertices, and an id may occur "+
+			"in both; use ids that differ between the kinds, or declare vertex types "+
+			"(docs/guide/typed.md); if both columns name vertices of one kind, rename the columns",
+			ErrValue, t.Header[t.from], t.Header[t.to])
 	case t.weight >= 0 && (t.weight == t.from || t.weight == t.to):
 		return fmt.Errorf("%s: %w: column %q holds edge ends, and --weight names it too; name "+
 			"another column",

@@ -95,8 +95,8 @@ type Capabilities struct {
 	Accelerator Accelerator // not nil if the device has its own memory
 	// Not nil if a product of pairs takes less time on the device than two products.
 	Pairs PairKernels
-	// Whether kernels take rows back through an epilogue in the pass that makes them
-	// (Completion.Of). Otherwise DenseBackward does it in fewer passes.
+	// Whether a kernel that computes gradients can also apply the backward pass of an epilogue to
+	// them (Completion.Of). If not, DenseBackward applies it.
 	GoesBack bool
 	// Not nil if the device can send slices to the devices of other ranks.
 	Peer PeerDevice

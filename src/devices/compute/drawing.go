@@ -43,9 +43,9 @@ type DrawOptions struct {
 	// orders them. If so, the last hop has no transpose.
 	Grouped bool
 
-	// Number of bits of an entry in the device's map of vertices that are for local numbers and
-	// edges of a hop. If 0, it is as large as necessary. Tests make it larger, so that few bits are
-	// left for the tags of minibatches, which are then soon used up.
+	// An entry of the device's map of vertices holds the tag of a minibatch and a value: a local
+	// number, or an edge of a hop. ValueBits is the number of bits for the value, and 0 means as
+	// many as necessary. Tests give it more, so that tags have few bits and are soon used up.
 	ValueBits int
 }
 

@@ -587,11 +587,10 @@ func (p *planner) readsInPlace(l int) bool {
 		!(l == 0 && (p.shards.Type().IsSparse() || j.Model.LearnsRows()))
 }
 
-// spanBytes returns the largest number of bytes for vertices of layer l that are reduced in one go.
-// These are the bytes of their aggregates and edges. If the rows are not in memory in the device's
-// type, spanBytes adds the vertices' own rows, and the references to rows. It enlarges the chunk
-// `largest` to all vertices that are reduced in one go, because the layer may compute them in one
-// go.
+// spanBytes returns the largest number of bytes that one reduction of layer l takes: the aggregates
+// and edges of the vertices that are reduced together. If the rows are not in memory in the
+// device's type, it adds the vertices' own rows and the references to rows. The layer may also
+// compute all these vertices together, so spanBytes enlarges the chunk `largest` to all of them.
 func (p *planner) spanBytes(rows int64, l int, largest *chunk) int64 {
 	cols, out := p.job.Model.Widths(l)
 	size := p.job.Stored.Size()

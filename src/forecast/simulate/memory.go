@@ -102,10 +102,10 @@ func (s *Simulation) nodesBytes(together, each int, u used, capacity []int) int6
 }
 
 // nearBytes returns the memory of all ranks if draws depend on the cache. Policies and sizes are
-// counted one after the other. Each rank keeps the set of its cached vertices and the set of
-// vertices near them, or the state of a dynamic policy. The ranks that work at the same time, whose
-// number is together, also need memory to open a cache and find the near vertices, or later to
-// sample.
+// simulated one after the other, so the result is that of the largest. Each rank keeps the set of
+// its cached vertices and the set of vertices near them, or the state of a dynamic policy. At most
+// `together` ranks work at the same time. Each of these also needs memory to open a cache and find
+// the near vertices and, later, to sample.
 func (s *Simulation) nearBytes(together, each int, u used, capacity []int) int64 {
 	n := s.shards.Vertices
 	changing, scratch := int64(0), int64(0)

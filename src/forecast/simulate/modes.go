@@ -72,8 +72,9 @@ type Modes struct {
 //	push-pull  each rank has minibatches of its own, and some columns of the features;
 //	           only if there are at least as many columns as ranks
 //
-// CompareModes leaves out a mode that the runs cannot have. But if the runs cannot have mode data,
-// it returns an error. The minibatches are those of training: their random draws have the same
+// CompareModes leaves out modes that the runs cannot have. If they cannot even have the mode
+// `data`, it returns an error. The minibatches are those of training: their random draws have the
+// same
 // keys.
 //
 // It samples all epochs once for each number of ranks and mode. Besides the mapped topology, it

@@ -45,7 +45,8 @@ type node struct {
 	scores [][]float32 // scores of the policies whose caches the ranks divide
 
 	turns int // number of turns so far
-	// [ranks] rows of this turn about which divided caches decide, if owners send sums
+	// [ranks] rows that each rank fetched for its node in this turn, which its divided cache may
+	// keep; only if owners send sums
 	bought     [][]graph.VertexID
 	edges      []graph.VertexID // edges on other nodes that the ranks read in this turn
 	edgeRows   int64            // number of rows of edges that were fetched

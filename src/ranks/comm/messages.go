@@ -15,8 +15,8 @@ const (
 // Comm call it.
 func CheckMessage(rank, size, peer int) error {
 	if peer < 0 || peer >= size || peer == rank {
-		return fmt.Errorf("rank %d exchanges a message with rank %d, which must be another of "+
-			"the %d ranks", rank, peer, size)
+		return fmt.Errorf("rank %d cannot exchange a message with rank %d; the peer must be "+
+			"another of the %d ranks", rank, peer, size)
 	}
 	return nil
 }

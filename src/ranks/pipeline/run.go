@@ -100,8 +100,8 @@ func (p *Pipeline[T]) RunOn(
 	}
 	defer p.running.Store(false)
 	if n+nextItems < p.parked {
-		return fmt.Errorf("pipeline: the run has %d items, but the one before prepared %d of them",
-			n+nextItems, p.parked)
+		return fmt.Errorf("pipeline: the run has %d items, but the previous run prepared %d of "+
+			"these", n+nextItems, p.parked)
 	}
 	if n == 0 && ctx.Err() == nil {
 		return nil // items prepared by the previous run stay

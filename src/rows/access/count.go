@@ -62,7 +62,7 @@ func checkSweep(w *sample.Sweep) error {
 	}
 	if w.Workers < 0 {
 		errs = append(errs,
-			fmt.Errorf("workers is %d; it must be at least 1, or 0 for 1", w.Workers))
+			fmt.Errorf("workers is %d; it must not be negative (0 means 1)", w.Workers))
 	}
 	return errors.Join(errs...)
 }

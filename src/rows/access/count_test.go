@@ -117,7 +117,7 @@ func TestCountErrors(t *testing.T) {
 	}{
 		{"several", "count accesses: 1 streams from stream 2 on; there are 2, numbered " +
 			"from 0\nthe number of epochs is 0; it must be at least 1\nworkers is -1; " +
-			"it must be at least 1, or 0 for 1",
+			"it must not be negative (0 means 1)",
 			sample.Sweep{Spec: sample.Neighbours(1), Reader: sample.Reader{First: 2, Count: 1},
 				Workers: -1}},
 		{"no stream", "count accesses: 0 streams from stream 0 on; there are 2, numbered from 0",

@@ -173,8 +173,8 @@ func (m *message) swap(p *Plan) {
 
 // purchase is what a plan wants from buyers, and what its rank buys.
 type purchase struct {
-	// A plan has two messages to owners: that of this rank itself, and that of this rank as buyer.
-	// The plan has one of them, and this field has the other.
+	// For each plan, a rank sends owners two messages: one for itself, and one for its node, as a
+	// buyer. The Plan holds the one that is used now, and own holds the other (message.swap).
 	own   message
 	early []int32 // places in own.askIDs of early rows
 

@@ -104,7 +104,7 @@ func (r *run) learnedDigest() (string, error) {
 // Collective.
 func (r *run) written(err error) error {
 	if err = comm.Agree(r.s.Comm, err); err != nil {
-		return fmt.Errorf("%w; --resume continues from the newest checkpoint: %w", ErrResults, err)
+		return fmt.Errorf("%w: %w; --resume continues from the newest checkpoint", ErrResults, err)
 	}
 	return nil
 }

@@ -183,9 +183,8 @@ func (d *splitDrawer) startLayer(m *Minibatch) (request, error) {
 			RowBytes: sample.CandidateBytes, ToAll: true, Expect: (*candidates)(m)}), nil
 }
 
-// The types candidates and found are a minibatch that implements comm.Expecter. As candidates it
-// expects the candidates of all ranks of a group. As found it expects the vertices of this rank
-// that other ranks have found.
+// These types make a Minibatch a comm.Expecter. Type `candidates` expects the candidates of all
+// ranks of a group. Type `found` expects those vertices of this rank that other ranks have found.
 type (
 	candidates Minibatch
 	found      Minibatch

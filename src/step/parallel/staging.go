@@ -129,7 +129,8 @@ func landSparse(m *Minibatch, input *nn.Hop, needs nn.Needs) (rows compute.Rows,
 	return compute.Rows{}, needs, err
 }
 
-// landTypes makes one table for each type, of its rows or of their means by relation.
+// landTypes makes one table for each vertex type. It has the rows of the type or, if the model
+// reads means, the means of these rows for each relation.
 func (h onHostMemory) landTypes(m *Minibatch) {
 	for t, rows := range rowsOfTypes(m, h.exchange) {
 		if t == len(m.types) {

@@ -160,7 +160,8 @@ func TestRankingsOfOtherJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := r.Hold(0, 31); !errors.Is(err, ErrMissing) ||
-		!strings.Contains(err.Error(), "ranks 30 vertices for rank 0, but its cache holds 31") {
+		!strings.Contains(err.Error(),
+			"lists only 30 vertices for rank 0, whose cache has room for 31") {
 		t.Errorf("more than is ranked: %v", err)
 	}
 	if err := os.Truncate(filepath.Join(path, "rank-0001.npy"), 150); err != nil {

@@ -97,7 +97,7 @@ func (o *Options) check() error {
 			"or %s", o.kind(), Poisson, LADIES)
 	}
 	if o.Workers < 0 {
-		fault("workers is %d; it must be at least 1, or 0 for 1", o.Workers)
+		fault("workers is %d; it must not be negative (0 means 1)", o.Workers)
 	}
 	if o.MaxSeeds < 0 {
 		fault("max seeds is %d; it must be at least 1, or 0 for no limit", o.MaxSeeds)

@@ -70,8 +70,8 @@ func pinThread(id int, cpus []int) error {
 		set.Set(c)
 	}
 	if err := unix.SchedSetaffinity(id, &set); err != nil {
-		return fmt.Errorf("compute/cpu: pinning a thread to CPUs %v: %w; is it in the set the "+
-			"launcher gave this process?", cpus, err)
+		return fmt.Errorf("compute/cpu: pinning a thread to CPUs %v: %w; are they in the set "+
+			"that the launcher gave this process?", cpus, err)
 	}
 	return nil
 }

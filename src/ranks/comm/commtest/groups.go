@@ -86,8 +86,8 @@ func node(c comm.Comm) error {
 	defer pretended.Free()
 	first := c.Rank() / 2 * 2
 	if pretended.Rank() != c.Rank()-first || pretended.Size() != min(2, c.Size()-first) {
-		return fmt.Errorf("nodes of two: rank %d is rank %d of %d", c.Rank(), pretended.Rank(),
-			pretended.Size())
+		return fmt.Errorf("with 2 ranks a node, rank %d of the job is rank %d of the %d on its "+
+			"node", c.Rank(), pretended.Rank(), pretended.Size())
 	}
 	return nil
 }
