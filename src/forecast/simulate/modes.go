@@ -74,8 +74,7 @@ type Modes struct {
 //
 // CompareModes leaves out modes that the runs cannot have. If they cannot even have the mode
 // `data`, it returns an error. The minibatches are those of training: their random draws have the
-// same
-// keys.
+// same keys.
 //
 // It samples all epochs once for each number of ranks and mode. Besides the mapped topology, it
 // needs memory for a sampler and a minibatch of each goroutine.

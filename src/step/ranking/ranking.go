@@ -226,8 +226,8 @@ func Open(j *job.Job, p *policy.Policy) (*Ranking, error) {
 func (r *Ranking) Hold(rank, capacity int) (held []graph.VertexID, left float64, err error) {
 	of := r.Ranks[rank]
 	if capacity > of.Vertices && !of.All {
-		return nil, 0, fmt.Errorf("%w: %s lists only %d vertices for rank %d, whose cache has room "+
-			"for %d", ErrMissing, r.path, of.Vertices, rank, capacity)
+		return nil, 0, fmt.Errorf("%w: %s lists only %d vertices for rank %d, whose cache has "+
+			"room for %d", ErrMissing, r.path, of.Vertices, rank, capacity)
 	}
 	n := min(capacity, of.Vertices)
 	ids := make([]int32, n)
