@@ -412,9 +412,9 @@ func (p *planner) deviceMemory(t *Traffic) (*DeviceMemory, error) {
 
 // factorBytes returns the bytes of the factors that the products of a layer round at a time. The
 // product of a weight gradient rounds the rows x and their gradient dy. Any other product rounds
-// the weights, and x or dy.
+// the weights, and x or dy. The room grows by a quarter at a time.
 func (p *planner) factorBytes(x, dy, weights int) int64 {
-	return int64(p.job.GPU.Rounded) * int64(max(x+dy, max(x, dy)+weights))
+	return int64(p.job.GPU.Rounded) * int64(max(x+dy, max(x, dy)+weights)) * 5 / 4
 }
 
 // rowsBelow returns the type of the rows that layer l reads.
@@ -616,8 +616,8 @@ func (p *planner) chunkOnDevice(l int, c *chunk, resident int64) (up, made float
 // buffers of its chunks, beside those of minibatches, which stay; the matrices made of a chunk's
 // rows, where these are larger than the given bytes of a minibatch's; own rows that are mapped; and
 // the growth of activations, of rows that are not complete and of rounded factors.
-func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes, inputs, resident int64) (
-	bytes int64, err error) {
+func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes, inputs, resident int64) (int64,
+	error) {
 	of, hops := &p.job.Model, make([]hopShape, p.job.Model.Layers)
 	chunks, made := int64(0), int64(0)
 	for l := range hops {
@@ -661,17 +661,15 @@ func (p *planner) deviceEvaluation(r *rankPlan, model *modelBytes, inputs, resid
 		return 0, err
 	}
 	defer m.Close()
-	bytes = chunks + max(0, made-inputs) + grown +
-		max(0, p.roundedChunk(m, hops, outputs)-model.rounded)
+	rounded := p.roundedChunk(m, hops, outputs)
 	for l := range hops {
 		if p.mapsFirst(l) { // its rows are mapped to float32
 			hops[l] = hopShape{}
 		}
 	}
-	if wide := p.wideBytes(m, hops, nil); wide-wide/5 > model.wide { // without room to grow
-		bytes += wide - model.wide
-	}
-	return bytes, nil
+	wide := p.wideBytes(m, hops, nil)
+	return chunks + max(0, made-inputs) + grown + max(0, rounded-model.rounded) +
+		max(0, wide-model.wide), nil
 }
 
 // grown returns by how much the arrays of a model grow if it infers chunks of the given sizes after

@@ -82,15 +82,10 @@ func (d *Device) left(rows, n int) *C.float {
 	return (*C.float)(unsafe.Add(d.sums.p, at))
 }
 
-// lendFactors lends room for rounded copies of the factors of a product. If the device's precision
-// needs no rounded copies, it passes nil to launch.
+// lendFactors lends room for rounded copies of the factors of a product. If the factors need no
+// rounded copies, it passes nil to launch.
 func (d *Device) lendFactors(kernel string, a, b compute.Matrix,
 	launch func(unsafe.Pointer) C.int) {
-	bytes := d.precision.FactorBytes()
-	if bytes == 0 {
-		must(kernel, launch(nil))
-		return
-	}
 	const align = C.HALOGNN_FACTOR_ALIGN
 	n := 0
 	for _, m := range [2]compute.Matrix{a, b} {
@@ -98,7 +93,11 @@ func (d *Device) lendFactors(kernel string, a, b compute.Matrix,
 			n += (m.Rows*m.Cols + align - 1) / align * align
 		}
 	}
-	d.lend(kernel, &d.rounded, bytes*n, launch)
+	if n *= d.precision.FactorBytes(); n == 0 {
+		must(kernel, launch(nil))
+		return
+	}
+	d.lend(kernel, &d.rounded, n, launch)
 }
 
 // dropped returns the number of low bits that rounding removes from a factor.
