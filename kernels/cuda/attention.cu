@@ -637,12 +637,19 @@ int halognn_cuda_attend_pairs(halognn_cuda *c, float *y, float *alpha, int64_t s
                               const int32_t *indices, const float *src, const float *dst,
                               const float *a, float slope) {
     if (segments == 0) return 0;
-    return in_packs(width, {y, src, dst}, [=](auto n) {
+    // The packs order the sums of the scores, so they depend on what is summed alone. If y does not
+    // fit them, it is made afterwards.
+    bool fit = false;
+    const int e = in_packs(width, {src, dst}, [&](auto n) {
         constexpr int N = decltype(n)::value;
-        return LAUNCH_TOGETHER(c, attend_pairs<N>, rows_by_warp(segments), y, alpha, segments,
-                               heads, width, group(width, N), indptr, indices, src, dst, a,
-                               slope);
+        fit = y == nullptr || all_fit(width, {y}, n);
+        return LAUNCH_TOGETHER(c, attend_pairs<N>, rows_by_warp(segments), fit ? y : nullptr, alpha,
+                               segments, heads, width, group(width, N), indptr, indices, src, dst,
+                               a, slope);
     });
+    if (e != 0 || fit) return e;
+    return halognn_cuda_edge_sum(c, y, segments, heads, width, indptr, indices, alpha,
+                                 {const_cast<float *>(src), 0, 0});
 }
 
 int halognn_cuda_edge_dot_softmax(halognn_cuda *c, float *alpha, int64_t segments, int64_t heads,

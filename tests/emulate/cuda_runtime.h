@@ -27,8 +27,8 @@
 //     reach another.
 //   - HALOGNN_EMULATED_HANG=FILE/KERNEL:N: the Nth launch of that kernel in the process never ends.
 //   - cuBLAS is that of this library; HALOGNN_EMULATED_CUBLAS lists others instead, with : between.
-//   - The blocks of a grid run in order or, if at random, beginning at any of them, and so do the
-//     threads of a block.
+//   - The blocks of a grid run in order or, if at random, beginning at any of them. The threads of a
+//     block run in order or, if at random, thread i ^ k as the ith, for any k.
 //   - Each block finds shared memory full of NaN.
 //   - What is put on streams is counted by name (emulated_launches): kernels, products, copies,
 //     zeros. So are allocations and the calls that the host waits in: for kernels or copies,
@@ -242,8 +242,8 @@ auto handed_in(const T &then, int) -> decltype(then.add.bf16, void()) {
     handed(then.add.of, then.vertices);
 }
 template <typename T>
-auto handed_in(const T &what, int) -> decltype(what.own.bf16, void()) {
-    handed(what.own.of);
+auto handed_in(const T &ending, int) -> decltype(ending.own.bf16, ending.back.add.bf16, void()) {
+    handed(ending.own.of, ending.scale, ending.of.of, ending.back.add.of, ending.back.vertices);
 }
 template <typename T>
 auto handed_in(const T &joinings, int) -> decltype(joinings.of[0].y.bf16, void()) {

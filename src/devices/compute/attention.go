@@ -51,8 +51,8 @@ type AttentionKernels interface {
 	// EdgeSum sets y[d,j] to the sum of alpha[e,h]*z[i,j] over the edges e of segment d. Here i is
 	// s.Indices[e], and h the head of column j. Shapes: y [D,H*C], alpha [E,H], z [S,H*C].
 	EdgeSum(y Matrix, s Segments, alpha, z Matrix)
-	// AttendPairs does the same as EdgeDotSoftmax and then EdgeSum of src (see AttendPairsInParts).
-	// Afterwards alpha has the weights.
+	// AttendPairs does the same as EdgeDotSoftmax and then EdgeSum of src (see AttendPairsInParts),
+	// for one group. Afterwards alpha has the weights.
 	AttendPairs(y, alpha Matrix, s Segments, src, dst Matrix, a Vectors, slope float32)
 	// EdgeSumBackward is the gradient of EdgeSum: it computes dz [S,H*C] and dalpha [E,H] from dy
 	// [D,H*C]. If dz has more rows than transposed has segments, the further rows are set to zero.
@@ -220,6 +220,9 @@ func AttendPairsInParts(k Kernels, y, alpha Matrix, s Segments, src, dst Matrix,
 func CheckAttendPairs(y, alpha Matrix, s Segments, src, dst Matrix, a Vectors) Call {
 	const kernel = "AttendPairs"
 	bytes := checkPairs(kernel, alpha, s, src, dst, a.Data, a)
+	if a.Ends != nil {
+		panic("compute: " + kernel + ": vectors of groups, but it takes one vector")
+	}
 	checkSame(kernel, y, dst)
 	return Call{Kernel: kernel, Bytes: s.gatherBytes(src) + dst.bytes() + alpha.bytes() + bytes +
 		y.bytes()}

@@ -107,6 +107,11 @@ var attentionTests = family{
 				b.dev.EdgeDotSoftmax(b.zeros(3, 2), s, b.zeros(3, 4), b.zeros(2, 4),
 					b.vectors(4, nil), slope)
 			}},
+			{"sums of pairs of groups", func() {
+				good := compute.Segments{Indptr: s.Indptr, Indices: []int32{0, 2, 1}}
+				b.dev.AttendPairs(b.zeros(2, 4), b.zeros(3, 2), good, b.zeros(3, 4), b.zeros(2, 4),
+					b.vectors(8, []int32{1, 2}), slope)
+			}},
 			{"a pair with a position beyond the edges", func() {
 				good := compute.Segments{Indptr: s.Indptr, Indices: []int32{0, 2, 1}}
 				b.dev.EdgeDotSoftmaxBackward(b.zeros(3, 4), b.zeros(2, 4), b.zeros(1, 4).Data,
@@ -356,6 +361,9 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 		compute.Matrix{Rows: segments, Cols: cols, Data: b.dirty(segments * cols)}
 	b.dev.EdgeSum(parts, s, malpha, msrc)
 	b.dev.AttendPairs(sums, both, s, msrc, mdst, ma, slope)
+	odd := compute.Matrix{Rows: segments, Cols: cols, Data: b.dirty(segments*cols + 1)[1:]}
+	beside := compute.Matrix{Rows: edges, Cols: heads, Data: b.dirty(edges * heads)}
+	b.dev.AttendPairs(odd, beside, s, msrc, mdst, ma, slope) // no number depends on an address
 	b.dev.EdgeDotSoftmaxBackward(mdsrc, ddst, da, mdalpha, s, t, malpha, msrc, mdst, ma, slope)
 	alpha, de := b.get(malpha.Data), b.get(mdalpha.Data)
 
@@ -385,6 +393,8 @@ func pairs(b *bench, s compute.Segments, sources, heads, width int) []result {
 	return []result{
 		same("AttendPairs and its parts", b.get(sums.Data), b.get(parts.Data)),
 		same("AttendPairs, edges", b.get(both.Data), alpha),
+		same("AttendPairs at an odd address", b.get(odd.Data), b.get(parts.Data)),
+		same("AttendPairs at an odd address, edges", b.get(beside.Data), alpha),
 		grid("EdgeDotSoftmax", alpha, edges, heads, longest+width+80, func(e, h int) (v sum) {
 			total := 0.0
 			for k := s.Indptr[of[e]]; k < s.Indptr[of[e]+1]; k++ {

@@ -76,7 +76,7 @@ func (d *Device) EdgeDotSoftmax(alpha compute.Matrix, s compute.Segments, src, d
 	d.attendPairs("EdgeDotSoftmax", compute.Matrix{}, alpha, s, src, dst, a, slope)
 }
 
-// AttendPairs implements compute.Device, in a launch for each group.
+// AttendPairs implements compute.Device.
 func (d *Device) AttendPairs(y, alpha compute.Matrix, s compute.Segments, src, dst compute.Matrix,
 	a compute.Vectors, slope float32) {
 	defer d.probe.Start(compute.CheckAttendPairs(y, alpha, s, src, dst, a)).Done()
