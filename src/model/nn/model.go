@@ -341,14 +341,16 @@ func (m *Model) dropped(in *Input) float32 {
 }
 
 // BackwardLayer runs the backward pass of layer l. The argument dy [Destinations, out] is the
-// gradient with respect to the layer's output, and is overwritten. When the device has finished its
-// queued work, the layer's bucket of Params.Grads is complete, except for gradients that
-// Columns.Backward sets. BackwardLayer returns the gradient with respect to in.X, [Sources, in]. If
-// in.Shares is given, it returns the gradient of the sum of the shares instead. For a folded
-// minibatch it returns the gradient of the products of folded rows (see RowGradient). The result is
-// valid until layer l-1 has run backward. If in.Gradient is not set, the result is an empty matrix:
-// features that are not trained need no gradient, and it would be the largest of all. ForwardLayer
-// must have run on the same input with in.Train. It fails only if in.Gather fails.
+// gradient with respect to the layer's output or, if goesBack(l+1), to the input of the activation
+// that the output has passed; it is overwritten. When the device has finished its queued work, the
+// layer's bucket of Params.Grads is complete, except for gradients that Columns.Backward sets.
+// BackwardLayer returns the gradient with respect to in.X, [Sources, in], or, if goesBack(l), to
+// the input of the activation before it. If in.Shares is given, it returns the gradient of the sum
+// of the shares instead. For a folded minibatch it returns the gradient of the products of folded
+// rows (see RowGradient). The result is valid until layer l-1 has run backward. If in.Gradient is
+// not set, the result is an empty matrix: features that are not trained need no gradient, and it
+// would be the largest of all. ForwardLayer must have run on the same input with in.Train. It fails
+// only if in.Gather fails.
 func (m *Model) BackwardLayer(l int, in *Input, dy compute.Matrix) (dx compute.Matrix, err error) {
 	s := &m.stages[l]
 	if l < len(m.stages)-1 && !m.completes(l+1, &m.inputs[l+1]) {

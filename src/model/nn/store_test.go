@@ -202,11 +202,15 @@ func TestWhereGradientsGoBackChangesNoBit(t *testing.T) {
 		{Config{Kind: "sage", Hidden: 5, Dropout: 0.3, Aggregation: AggregateMax}, 2, 2},
 		{Config{Kind: "sage", Hidden: 6, Residual: true}, 1, 2},
 		{Config{Kind: "sage", Hidden: 6, Jumping: JumpCat, Dropout: 0.5}, 0, 2},
+		{Config{Kind: "sage", Hidden: 6, Jumping: JumpMax}, 0, 2},
 		{Config{Kind: "sage", Hidden: 6, Norm: NormLayer}, 0, 0},
+		{Config{Kind: "gcn", Hidden: 6, Norm: NormBatch}, 0, 0},
+		{Config{Kind: "gcn", Hidden: 6, Residual: true, Dropout: 0.75}, 1, 2},
 		{Config{Kind: "gcn", Hidden: 8, Dropout: 0.5}, 2, 2},
 		{Config{Kind: "gcn", Hidden: 5, GCNNorm: GCNBoth, Activation: ELU, Dropout: 0.4}, 2, 2},
 		{Config{Kind: "gin", Hidden: 6, Activation: ELU}, 2, 0},
 		{Config{Kind: "gin", Hidden: 6}, 2, 2},
+		{Config{Kind: "gin", Hidden: 6, Residual: true}, 1, 2},
 		{Config{Kind: "gat", Hidden: 6, Heads: 2}, 0, 0},
 	} {
 		c.Layers, c.In, c.Out, c.Task = 3, 7, 4, task.Multiclass
@@ -234,6 +238,11 @@ func TestWhereGradientsGoBackChangesNoBit(t *testing.T) {
 					for l := range c.Layers {
 						if m.goesBack(l) {
 							back++
+						}
+						m.inputs[l].Partial = true
+						if m.goesBack(l) {
+							t.Errorf("the gradient of layer %d goes back before other ranks add "+
+								"to it", l)
 						}
 					}
 					return download(dev, m.Params.Grads), back
