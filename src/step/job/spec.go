@@ -54,7 +54,7 @@ type Spec struct {
 
 	Sparse bool // rows hold only their non-zero elements, each with its column; set from the parts
 
-	DrawOn string // where training minibatches are drawn; this changes no number of the training
+	DrawOn string // where minibatches are drawn; this changes no number
 
 	Partitioned bool // each rank holds only the in-edges and labels of its own vertices
 

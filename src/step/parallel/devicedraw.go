@@ -16,7 +16,7 @@ import (
 	"halognn/src/topology/sample"
 )
 
-// Where minibatches for training are drawn: the values of sample.on.
+// Where minibatches are drawn: the values of sample.on.
 const (
 	DrawHost   = "host"
 	DrawDevice = "device"
@@ -90,11 +90,12 @@ func deviceDrawRefuses(s *job.Spec) []clash {
 	}
 }
 
-// DrawnOn says where a strategy draws the minibatches that it trains, and why.
+// DrawnOn says where a strategy draws minibatches, and why.
 type DrawnOn struct{ Where, Why string }
 
-// DrawsOn returns where this strategy draws the minibatches that it trains. It returns the zero
-// value if it does not train on a device with its own memory. The result is the same on all ranks.
+// DrawsOn returns where this strategy draws the minibatches that it trains and, if they are drawn
+// alike, those that it evaluates. It returns the zero value if it does not train on a device with
+// its own memory. The result is the same on all ranks.
 func (s *Strategy) DrawsOn() DrawnOn { return s.drawsOn }
 
 // onCard is the state that a minibatch has only if the device has drawn it. If the host has drawn
@@ -135,7 +136,7 @@ type deviceDraws struct {
 
 func (d *deviceDraws) stages() []Stage {
 	return []Stage{local(trace.Sample, "sample", func(m *Minibatch) error {
-		if len(m.Seeds) == 0 || !m.Train && !d.evaluates {
+		if len(m.Seeds) == 0 || !m.Train && !(d.evaluates && d.lend(m)) {
 			return d.alone.prepare(m)
 		}
 		return d.prepare(m)
@@ -147,8 +148,9 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 		return err
 	}
 	m.Scored, m.card.drawn = m.Seeds, nil
-	if m.card.drawing == nil {
-		d.lend(m)
+	if !d.lend(m) {
+		return errors.New("more minibatches are under way than the device has drawings for; " +
+			"this is a bug in halognn")
 	}
 	if err := m.card.drawing.Start(sample.IDs(m.Seeds), d.spec.DrawKeys(m.Key)); err != nil {
 		return err
@@ -170,13 +172,20 @@ func (d *deviceDraws) prepare(m *Minibatch) error {
 	return nil
 }
 
-// lend gives a minibatch a drawing, which has the memory for its draws. The minibatch keeps the
-// drawing.
-func (d *deviceDraws) lend(m *Minibatch) {
+// lend gives a minibatch without a drawing one, which has the memory for its draws. The minibatch
+// keeps the drawing. It returns false if none is left.
+func (d *deviceDraws) lend(m *Minibatch) bool {
+	if m.card.drawing != nil {
+		return true
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	last := len(d.spare) - 1
+	if last < 0 {
+		return false
+	}
 	m.card.drawing, d.spare = d.spare[last], d.spare[:last]
+	return true
 }
 
 // pinned returns the pinned memory of all drawings. No drawing may be under way.
@@ -200,9 +209,9 @@ func (d *deviceDraws) free() error {
 	return errors.Join(append(errs, d.drawer.Free())...)
 }
 
-// drawOnDevice sets up drawing on the device for training minibatches if the options ask for it and
-// all ranks can, and sets DrawsOn. The given drawer (`whole`) draws all other minibatches.
-// Collective.
+// drawOnDevice sets up drawing minibatches on the device if the options ask for it and all ranks
+// can, and sets DrawsOn. The drawer `whole` draws those that
+// the device does not. Collective.
 func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	o := &s.o
 	device := compute.CapabilitiesOf(o.Device).Accelerator

@@ -123,7 +123,7 @@ type Drawing struct {
 
 	Undigested bool // nobody reads the digests of the minibatches, so they are not made
 
-	// On says where training minibatches are drawn: DrawHost, the default, DrawDevice or DrawAuto.
+	// On says where minibatches are drawn: DrawHost, the default, DrawDevice or DrawAuto.
 	// HostDraws is the reason why no device can draw them; "" if a device can. Parts [P+1] has the
 	// first vertex of each part, for drawing on a device.
 	On, HostDraws string
