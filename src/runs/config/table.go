@@ -223,7 +223,7 @@ func (c *Config) table() []section {
 						"topology (24 bytes a vertex, 4 an edge) of at most half the device " +
 						"memory that the model leaves"},
 			), free,
-				"where trained minibatches are drawn ([when](gpu.md#minibatches))",
+				"where minibatches are drawn ([when](gpu.md#minibatches))",
 				"Minibatches of a GPU have no `blocks_digest`."},
 			{"eval_fanouts", fanouts(&c.Drawn.EvalFanouts), SameEpoch,
 				"fanouts of sampled validation (`train.eval_mode: sampled`) and `halognn infer " +

@@ -197,7 +197,7 @@ type Machine struct {
 
 	// with `cuda`: from where each rank's device reads feature rows
 	DeviceRows []residence.DeviceRows `json:"device_rows,omitempty"`
-	// where trained minibatches were drawn (`sample.on`): `host` or `device`
+	// where minibatches were drawn (`sample.on`): `host` or `device`
 	SampledOn string `json:"sampled_on,omitempty"`
 	// the reason
 	SampledWhy string `json:"sampled_why,omitempty"`
