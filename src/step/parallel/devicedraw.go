@@ -210,8 +210,7 @@ func (d *deviceDraws) free() error {
 }
 
 // drawOnDevice sets up drawing minibatches on the device if the options ask for it and all ranks
-// can, and sets DrawsOn. The drawer `whole` draws those that
-// the device does not. Collective.
+// can, and sets DrawsOn. The drawer `whole` draws those that the device does not. Collective.
 func (s *Strategy) drawOnDevice(whole alone) (Draw, error) {
 	o := &s.o
 	device := compute.CapabilitiesOf(o.Device).Accelerator
