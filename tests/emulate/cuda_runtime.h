@@ -27,8 +27,8 @@
 //     reach another.
 //   - HALOGNN_EMULATED_HANG=FILE/KERNEL:N: the Nth launch of that kernel in the process never ends.
 //   - cuBLAS is that of this library; HALOGNN_EMULATED_CUBLAS lists others instead, with : between.
-//   - The blocks of a grid run in order or, if at random, beginning at any of them. The threads of a
-//     block run in order or, if at random, thread i ^ k as the ith, for any k.
+//   - The blocks of a grid run in order or, if at random, beginning at any of them. The threads of
+//     a block run in order or, if at random, thread i ^ k as the ith, for any k.
 //   - Each block finds shared memory full of NaN.
 //   - What is put on streams is counted by name (emulated_launches): kernels, products, copies,
 //     zeros. So are allocations and the calls that the host waits in: for kernels or copies,

@@ -194,7 +194,8 @@ func TestRoomForProducts(t *testing.T) {
 			s.kinds[0].all = many
 		}
 		rounded, whole := p.roundedBytes(m, s), p.wideBytes(m, s.hops, s.kinds)
-		if least := int64(2*c.rounded) * 5 / 4; rounded < least || c.of == plain && rounded > 9*least {
+		least := int64(2*c.rounded) * 5 / 4
+		if rounded < least || c.of == plain && rounded > 9*least {
 			t.Errorf("%s: %d bytes of rounded factors, at least %d", c.name, rounded, least)
 		}
 		if least := int64(5 * c.whole); whole < least || whole > 5*least {
