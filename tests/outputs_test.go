@@ -66,7 +66,7 @@ func TestOutputsReplaceNothing(t *testing.T) {
 		{[]string{"report", run, "--out"}, run, "the input"},
 		{[]string{"report", run, "--out"}, dir, "holds it"},
 		{[]string{"report", run, "--out"}, data, "inside"},
-		{[]string{"report", run, "--out"}, mine, "report.md, which would be replaced"},
+		{[]string{"report", run, "--out"}, mine, "report.md, which the report would replace"},
 		{infer, filepath.Join(parts, "out.npy"), "inside"},
 		{append(slices.Clip(infer), "out.npy", "--embeddings"), filepath.Join(parts, "out.npy"),
 			"inside"},
