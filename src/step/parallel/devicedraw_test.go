@@ -11,8 +11,10 @@ import (
 func TestMinibatchesShareTheDrawingsLeft(t *testing.T) {
 	d, first, second := deviceDraws{spare: make([]compute.Drawing, 1)}, Minibatch{}, Minibatch{}
 	d.spare[0] = struct{ compute.Drawing }{}
-	if !d.lend(&first) || !d.lend(&first) || first.card.drawing == nil {
-		t.Error("a minibatch does not keep the one drawing")
+	for range 2 {
+		if !d.lend(&first) || first.card.drawing == nil {
+			t.Error("a minibatch does not keep the one drawing")
+		}
 	}
 	if d.lend(&second) {
 		t.Error("a second minibatch has a drawing, but there is one for the first alone")
