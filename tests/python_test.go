@@ -37,8 +37,9 @@ func TestPythonPackage(t *testing.T) {
 		filepath.Join(dir, "tests"))
 	c.Env = append(os.Environ(), "HALOGNN="+halognn(t).path, "PYTHONPATH="+dir)
 	said, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
+	if err != nil { // the errors first, because a log may show no more than its beginning
+		_, errors, _ := strings.Cut(string(said), strings.Repeat("=", 70))
+		t.Fatalf("%v\n%s\n%s", err, errors, said)
 	}
 	if ran := regexp.MustCompile(`Ran ([1-9]\d*) tests`).Find(said); ran == nil {
 		t.Fatalf("no tests ran:\n%s", said)
