@@ -58,7 +58,7 @@ func TestGradientsThatCannotTravelBetweenGPUsUnderMPI(t *testing.T) {
 		r := start(t, emulatedGPU(t, c.env), launcher(t),
 			append([]string{"-np", "2", halognn(t).path}, args...)...).wait(t)
 		if r.code != 2 || strings.Count(r.err, c.want) != 1 ||
-			!strings.Contains(r.err, "compute.gradients: "+c.over) {
+			!strings.Contains(r.err, "compute.gradients="+c.over) {
 			t.Errorf("%s: %v", c.over, r)
 		}
 	}
