@@ -23,7 +23,13 @@
       (cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,         \
        const void *alpha, const void *a, cudaDataType_t type_a, int lda, const void *b,           \
        cudaDataType_t type_b, int ldb, const void *beta, void *c, cudaDataType_t type_c, int ldc, \
-       cublasComputeType_t compute, cublasGemmAlgo_t algorithm))
+       cublasComputeType_t compute, cublasGemmAlgo_t algorithm))                                  \
+    F(cublasStatus_t, gemm_batched, cublasGemmBatchedEx,                                          \
+      (cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,         \
+       const void *alpha, const void *const a[], cudaDataType_t type_a, int lda,                  \
+       const void *const b[], cudaDataType_t type_b, int ldb, const void *beta, void *const c[],  \
+       cudaDataType_t type_c, int ldc, int count, cublasComputeType_t compute,                    \
+       cublasGemmAlgo_t algorithm))
 
 namespace halognn {
 

@@ -2,68 +2,23 @@
 // stored by rows as a matrix [b,a]. Therefore every product is computed transposed.
 #include <type_traits>
 
+#include "gemm.cuh"
 #include "settle.cuh"
-#include "stored.cuh"
 
 namespace halognn {
 namespace {
 
-// blas returns the cuBLAS handle of c. It also makes the device current on the calling thread.
-cublasHandle_t blas(halognn_cuda *c) { return on(c), c->blas; }
-
-const float one = 1, zero = 0;
-
-// gemm makes one product of float32.
-int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
-         const float *a, int lda, const float *b, int ldb, const float *beta, float *to) {
-    return blas_code(cublas.sgemm(blas(c), ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m));
-}
-
-// Types of the factors that tensor cores multiply. Factors of type bfloat16 are rounded by a kernel
-// if they are stored as float32. TF32 is a float32 whose low bits the tensor cores do not read, so
-// no kernel rounds it.
-struct tf32 {
-    float value;
-};
-
-// cores<T> has the arguments by which cuBLAS multiplies factors of type T.
-template <typename T>
-struct cores;
-template <>
-struct cores<bf16> {
-    static constexpr int dropped = 16;
-    static constexpr cudaDataType_t type = CUDA_R_16BF;
-    static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
-};
-template <>
-struct cores<tf32> {
-    static constexpr int dropped = 13;
-    static constexpr cudaDataType_t type = CUDA_R_32F;
-    static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F_FAST_TF32;
-};
-
-// on_cores allows tensor cores, calls the function `multiply`, and then sets the handle back to its
-// usual mode, the pedantic mode for float32, which excludes tensor cores. It always forbids
-// reductions of reduced precision, because they would add partial sums in bfloat16.
-template <typename F>
-int on_cores(halognn_cuda *c, const F &multiply) {
-    constexpr auto math = static_cast<cublasMath_t>(
-        CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-    const cublasHandle_t handle = blas(c);
-    if (int e = blas_code(cublas.set_math(handle, math))) return e;
-    const int first = blas_code(multiply(handle));
-    const int second = blas_code(cublas.set_math(handle, CUBLAS_PEDANTIC_MATH));
-    return first ? first : second;
-}
-
-// gemm makes one product of factors for tensor cores.
+// gemm makes one product. Products of float32 are computed in the arithmetic of float32.
 template <typename T>
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const T *a, int lda, const T *b, int ldb, const float *beta, float *to) {
-    return on_cores(c, [=](cublasHandle_t handle) {
-        return cublas.gemm(handle, ta, tb, m, n, k, &one, a, cores<T>::type, lda, b,
-                            cores<T>::type, ldb, beta, to, CUDA_R_32F, m, cores<T>::compute,
-                            CUBLAS_GEMM_DEFAULT);
+    return with_cores<T>(c, [=](cublasHandle_t handle) {
+        if constexpr (std::is_same_v<T, float>)
+            return cublas.sgemm(handle, ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m);
+        else
+            return cublas.gemm(handle, ta, tb, m, n, k, &one, a, cores<T>::type, lda, b,
+                               cores<T>::type, ldb, beta, to, CUDA_R_32F, m, cores<T>::compute,
+                               CUBLAS_GEMM_DEFAULT);
     });
 }
 
@@ -84,12 +39,6 @@ int matmul_weights(halognn_cuda *c, float *w, const T *y, const T *x, int r, int
     return gemm(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, r, x, f, y, o, &zero, w);
 }
 
-// factors has the two factors of a product, and the number of elements of each.
-struct factors {
-    halognn_cuda_matrix of[2];
-    int64_t n[2];
-};
-
 // Rounds arrays to bfloat16. A thread rounds a pack of N elements. The result of each array begins
 // at a multiple of HALOGNN_FACTOR_ALIGN elements of `to`.
 template <int N>
@@ -104,48 +53,25 @@ __global__ void round_kernel(bf16 *to, factors all) {
     }
 }
 
-// rounded_product rounds each factor that is stored as float32, and then multiplies the two
-// factors.
-template <typename F>
-int rounded_product(halognn_cuda *c, void *room, factors all, const F &multiply) {
-    const bf16 *at[2];
+}  // namespace
+
+int round_factors(halognn_cuda *c, void *room, factors *all) {
     bf16 *const to = static_cast<bf16 *>(room), *next = to;
+    factors of = *all; // those to be rounded
     int64_t items = 0;
     bool wide = true;
     for (int k = 0; k < 2; k++) {
-        at[k] = static_cast<const bf16 *>(all.of[k].of);
-        if (all.of[k].bf16) all.n[k] = 0; // this factor is already rounded
-        if (all.n[k] > 0) at[k] = next;
-        next += ceil_div(all.n[k], HALOGNN_FACTOR_ALIGN) * HALOGNN_FACTOR_ALIGN;
-        items += all.n[k];
-        wide = wide && (all.n[k] == 0 || fits(all.of[k], all.n[k], 4));
+        if (of.of[k].bf16) of.n[k] = 0; // this factor is already rounded
+        if (of.n[k] > 0) all->of[k] = {next, 1, 0};
+        next += ceil_div(of.n[k], HALOGNN_FACTOR_ALIGN) * HALOGNN_FACTOR_ALIGN;
+        items += of.n[k];
+        wide = wide && (of.n[k] == 0 || fits(of.of[k], of.n[k], 4));
     }
-    const int e = items == 0 ? 0
-                  : wide     ? LAUNCH(c, round_kernel<4>, blocks(items / 4), to, all)
-                             : LAUNCH(c, round_kernel<1>, blocks(items), to, all);
-    return e ? e : multiply(at[0], at[1]);
+    return items == 0 ? 0
+           : wide     ? LAUNCH(c, round_kernel<4>, blocks(items / 4), to, of)
+                      : LAUNCH(c, round_kernel<1>, blocks(items), to, of);
 }
 
-// product multiplies factors whose `dropped` low bits are removed, on tensor cores if there are
-// such bits.
-template <typename F>
-int product(halognn_cuda *c, void *room, int dropped, const factors &all, const F &multiply) {
-    const auto as = [&](auto zero, int k) {
-        return static_cast<const decltype(zero) *>(all.of[k].of);
-    };
-    const float f = 0;
-    const tf32 t{};
-    for (const halognn_cuda_matrix &m : all.of)
-        if (m.bf16 && dropped != cores<bf16>::dropped) return cudaErrorInvalidValue;
-    switch (dropped) {
-    case 0: return multiply(as(f, 0), as(f, 1));
-    case cores<tf32>::dropped: return multiply(as(t, 0), as(t, 1));
-    case cores<bf16>::dropped: return rounded_product(c, room, all, multiply);
-    }
-    return cudaErrorInvalidValue;
-}
-
-}  // namespace
 }  // namespace halognn
 
 using namespace halognn;

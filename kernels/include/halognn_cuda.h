@@ -58,6 +58,23 @@ typedef struct {
     int64_t stride;
 } halognn_cuda_matrix;
 
+/* Groups of consecutive rows, each with its own weights. Group g ends before row ends[g], and its
+ * weights begin at element g*stride of all weights. For groups of more than `large` rows kernels
+ * neither compute nor write anything.
+ *
+ * The rows of the other groups are divided into tiles of sizes[0] rows, and what remains of a group
+ * into tiles of sizes[1] rows, unless that is 0. tiles[i] is the number of tiles of sizes[i] rows of
+ * all groups, and rest the largest number of rows of a group that are in no tile. If there are no
+ * tiles, both sizes are 0, and at, first and sums are not used. Else they are scratch. */
+typedef struct {
+    const int32_t *ends;
+    int64_t count, stride, large, rest;
+    int64_t sizes[2], tiles[2];
+    const void **at; /* [3, all tiles] */
+    int32_t *first;  /* [2, count]; only for gradients of weights, like sums */
+    float *sums;     /* [all tiles, elements of a group's weights] */
+} halognn_cuda_groups;
+
 /* Scattered feature rows in up to HALOGNN_TABLES tables. The upper bits of of[i], from
  * HALOGNN_ROW_BITS on, are the table of row i, and the lower bits are its row in this table.
  * Elements are float32 if bytes is 4, float16 if 2, int8 if 1. For int8, column c of a result is

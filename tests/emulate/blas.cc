@@ -83,28 +83,43 @@ static void matrix(const T *p, int rows, int cols, int64_t ld) {
     emulated::readable(p, sizeof(T) * static_cast<size_t>((cols - 1) * ld + rows));
 }
 
-// multiply queues a product. Empty products are errors, unlike those of cuBLAS, of which some leave
-// c as it is: callers say what becomes of it.
-template <typename T>
-static cublasStatus_t multiply(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m,
-                               int n, int k, const float *alpha, const T *a, int lda, const T *b,
-                               int ldb, const float *beta, float *c, int ldc) {
-    const bool t_a = ta == CUBLAS_OP_T, t_b = tb == CUBLAS_OP_T;
+// shape is what a product, or each product of a batch, is called with.
+struct shape {
+    bool ta, tb;
+    int m, n, k;
+    float alpha, beta;
+    int lda, ldb, ldc;
+
+    bool valid() const {
+        return m >= 1 && n >= 1 && k >= 1 && lda >= (ta ? k : m) && ldb >= (tb ? n : k) && ldc >= m;
+    }
+    template <typename T>
+    void multiply(const T *a, const T *b, float *c) const {
+        matrix(a, ta ? k : m, ta ? m : k, lda);
+        matrix(b, tb ? n : k, tb ? k : n, ldb);
+        matrix(c, m, n, ldc);
+        product(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    }
+};
+
+// enqueue queues the work of a call for factors of type T. Empty products are errors, unlike those
+// of cuBLAS, of which some leave c as it is: callers say what becomes of it.
+template <typename T, typename F>
+static cublasStatus_t enqueue(cublasHandle_t h, const shape &s, const F &work) {
     // float32 is multiplied in its own arithmetic alone, other factors on the cores that it excludes
     if (std::is_same_v<T, float> != (h->math == CUBLAS_PEDANTIC_MATH))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!h->workspace || m < 1 || n < 1 || k < 1 || lda < (t_a ? k : m) ||
-        ldb < (t_b ? n : k) || ldc < m)
-        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!h->workspace || !s.valid()) return CUBLAS_STATUS_INVALID_VALUE;
     emulated::count("cublas/product");
-    const float alpha_now = *alpha, beta_now = *beta;
-    emulated::enqueue(h->stream, [=] {
-        matrix(a, t_a ? k : m, t_a ? m : k, lda);
-        matrix(b, t_b ? n : k, t_b ? k : n, ldb);
-        matrix(c, m, n, ldc);
-        product(t_a, t_b, m, n, k, alpha_now, a, lda, b, ldb, beta_now, c, ldc);
-    });
+    emulated::enqueue(h->stream, work);
     return CUBLAS_STATUS_SUCCESS;
+}
+
+// wide aborts unless a matrix of a batch is aligned as its elements and k demand: tensor cores read
+// 16 bytes at a time where k allows it.
+template <typename T>
+static void wide(const void *p, int k) {
+    if (!std::is_same_v<T, float> && k * sizeof(T) % 16 == 0) emulated::aligned(p, 16);
 }
 
 // typed calls multiply with a null pointer to the type of the factors.
@@ -114,6 +129,8 @@ static cublasStatus_t typed(cudaDataType_t a, cudaDataType_t b, cudaDataType_t c
     if (a != b || c != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
     if (a == CUDA_R_16BF && compute == CUBLAS_COMPUTE_32F)
         return multiply(static_cast<const uint16_t *>(nullptr));
+    if (a == CUDA_R_32F && compute == CUBLAS_COMPUTE_32F)
+        return multiply(static_cast<const float *>(nullptr));
     if (a == CUDA_R_32F && compute == CUBLAS_COMPUTE_32F_FAST_TF32)
         return multiply(static_cast<const tf32 *>(nullptr));
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -124,7 +141,8 @@ extern "C" cublasStatus_t cublasSgemm_v2(cublasHandle_t h, cublasOperation_t ta,
                                          const float *alpha, const float *a, int lda,
                                          const float *b, int ldb, const float *beta, float *c,
                                          int ldc) {
-    return multiply(h, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    const shape s{ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k, *alpha, *beta, lda, ldb, ldc};
+    return enqueue<float>(h, s, [=] { s.multiply(a, b, c); });
 }
 
 extern "C" cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb,
@@ -133,10 +151,38 @@ extern "C" cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, c
                                        cudaDataType_t type_b, int ldb, const void *beta, void *c,
                                        cudaDataType_t type_c, int ldc, cublasComputeType_t compute,
                                        cublasGemmAlgo_t) {
+    const shape s{ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k,
+                  *static_cast<const float *>(alpha), *static_cast<const float *>(beta),
+                  lda, ldb, ldc};
     return typed(type_a, type_b, type_c, compute, [=](auto *type) {
         using T = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
-        return multiply(h, ta, tb, m, n, k, static_cast<const float *>(alpha),
-                        static_cast<const T *>(a), lda, static_cast<const T *>(b), ldb,
-                        static_cast<const float *>(beta), static_cast<float *>(c), ldc);
+        return enqueue<T>(h, s, [=] {
+            s.multiply(static_cast<const T *>(a), static_cast<const T *>(b),
+                       static_cast<float *>(c));
+        });
+    });
+}
+
+extern "C" cublasStatus_t cublasGemmBatchedEx(
+    cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+    const void *alpha, const void *const a[], cudaDataType_t type_a, int lda, const void *const b[],
+    cudaDataType_t type_b, int ldb, const void *beta, void *const c[], cudaDataType_t type_c,
+    int ldc, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
+    if (count < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    const shape s{ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k,
+                  *static_cast<const float *>(alpha), *static_cast<const float *>(beta),
+                  lda, ldb, ldc};
+    return typed(type_a, type_b, type_c, compute, [=](auto *type) {
+        using T = std::remove_const_t<std::remove_pointer_t<decltype(type)>>;
+        return enqueue<T>(h, s, [=] {
+            for (const void *list : {static_cast<const void *>(a), static_cast<const void *>(b),
+                                     static_cast<const void *>(c)})
+                emulated::readable(list, sizeof(void *) * static_cast<size_t>(count));
+            for (int i = 0; i < count; i++) {
+                for (const void *p : {a[i], b[i], static_cast<const void *>(c[i])}) wide<T>(p, k);
+                s.multiply(static_cast<const T *>(a[i]), static_cast<const T *>(b[i]),
+                           static_cast<float *>(c[i]));
+            }
+        });
     });
 }

@@ -22,6 +22,32 @@ func (g Groups) Weights(w []float32, i, rows, cols int) Matrix {
 	return Matrix{Rows: rows, Cols: cols, Data: w[i*g.Stride:][:rows*cols]}
 }
 
+// A GPU divides groups of up to LargeGroup rows into tiles. For the gradients of weights these have
+// ChunkRows rows, and GroupTile rows where fewer are left.
+const (
+	LargeGroup = 16384
+	GroupTile  = 128
+)
+
+// GroupTiles returns the number of tiles of a GPU for the gradients of weights, if groups end
+// there. Each tile takes memory for a sum as large as a group's weights. If only one or two groups
+// are large enough for tiles, they have none, because a product for each takes fewer launches.
+func GroupTiles(ends []int32) (tiles int) {
+	const few = 2
+	groups := 0
+	for i := range ends {
+		lo, hi := Groups{Ends: ends}.Rows(i)
+		if n := hi - lo; n >= GroupTile && n <= LargeGroup {
+			tiles += n/ChunkRows + n%ChunkRows/GroupTile
+			groups++
+		}
+	}
+	if groups <= few {
+		return 0
+	}
+	return tiles
+}
+
 // GroupKernels are matrix products of groups of rows, where each group has its own weights. Graphs
 // with many relations need them. One call computes the products of all groups, so that small groups
 // do not take a call each. The factors x and dy may be of float32 or bfloat16.

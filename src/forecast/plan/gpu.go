@@ -463,6 +463,9 @@ func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
 			dy = 0
 		}
 		product(x, dy, weights)
+		if rows, groups := grouped(m, &h); rows > 0 { // whose rows and gradients are of float32
+			product(rows*in, rows*wide, groups*in*wide)
+		}
 		if n := h.destinations; l == of.Layers-1 && of.Jumps() {
 			width := of.JumpWidth()
 			product(n*width, n*of.Out, width*of.Out)
@@ -476,6 +479,19 @@ func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
 		}
 	}
 	return most
+}
+
+// grouped returns the rows that a layer which tells relations apart multiplies in one call, each by
+// the weights of its group, and the number of groups. Other layers have no such rows.
+func grouped(m *nn.Model, h *hopShape) (rows, groups int) {
+	groups = m.Config.Schema.NumRelations()
+	switch m.Needs().Relations {
+	case nn.NoRelations:
+		return 0, 0
+	case nn.Paired: // a group of sources and one of destinations
+		return h.pairs, 2 * groups
+	}
+	return max(0, h.rows-h.destinations), groups
 }
 
 // roundedChunk is roundedBytes for inference over chunks of the given sizes in each layer, whose
@@ -499,6 +515,9 @@ func (p *planner) roundedChunk(m *nn.Model, hops []hopShape, outputs int) (most 
 			rows = 0
 		}
 		most = max(most, p.factorBytes(rows*in, 0, weights))
+		if rows, groups := grouped(m, &h); rows > 0 {
+			most = max(most, p.factorBytes(rows*in, 0, groups*weights))
+		}
 	}
 	if of.Jumps() {
 		most = max(most, p.factorBytes(outputs*of.JumpWidth(), 0, of.JumpWidth()*of.Out))
@@ -533,20 +552,27 @@ func (p *planner) mappedRows(l int, h *hopShape, kinds []kindShape) (rows []int)
 }
 
 // partialBytes returns the bytes that a GPU keeps for the layer that needs most. For each chunk of
-// rows these are the sums of the gradients that are not matrix products, and two moments of a norm.
+// rows these are the sums of the gradients that are not matrix products, and two moments of a norm;
+// for each tile of rows with weights of their own, the sums of the gradient of these weights.
 // Arrays grow by a quarter at a time.
 func partialBytes(m *nn.Model, hops []hopShape) int64 {
 	left, scratch := 0, 0
+	heads := nn.FindKind(m.Config.Kind).HasHeads
 	for l, h := range hops {
 		_, chunks := multiplied(m, h)
 		all := 0
 		for _, p := range m.Params.Layer(l) {
-			if len(p.Shape) != 2 {
+			// of three dimensions are the vectors of heads, or the weights of all relations
+			if n := len(p.Shape); n < 2 || n == 3 && heads {
 				all += p.Len()
 			}
 		}
-		_, out := m.Config.Widths(l)
+		in, out := m.Config.Widths(l)
 		left, scratch = max(left, chunks*all), max(scratch, 2*chunks*out)
+		if heads { // side by side
+			out = widest(m.Params.Layer(l))
+		}
+		scratch = max(scratch, h.tiles*in*out)
 	}
 	return 5 * int64(left+scratch)
 }

@@ -76,6 +76,7 @@ type hopShape struct {
 	// number of segments of the hop, and number of places of pairs, if the layer tells relations
 	// apart
 	rows, pairs int
+	tiles       int // number of tiles for which a GPU keeps a sum, if relations have weights
 	// If there are vertex types, the input layer folds the rows of some minibatches (folded) and
 	// maps the rows of others (mapped).
 	folded, mapped bool
@@ -167,7 +168,7 @@ func (s *shape) atLeast(o *shape) {
 func (h *hopShape) atLeast(o *hopShape) {
 	*h = hopShape{max(h.sources, o.sources), max(h.destinations, o.destinations),
 		max(h.edges, o.edges), max(h.read, o.read), max(h.rows, o.rows), max(h.pairs, o.pairs),
-		h.folded || o.folded, h.mapped || o.mapped}
+		max(h.tiles, o.tiles), h.folded || o.folded, h.mapped || o.mapped}
 }
 
 func (r *rankPlan) free() {

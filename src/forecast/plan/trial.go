@@ -241,6 +241,9 @@ func (t *trial) hasRoom(s *shape, train bool) bool {
 func (h *hopShape) reads(of *nn.Hop, related bool) {
 	if h.read = of.Edges; related {
 		h.rows, h.pairs = of.Forward.Len(), of.Pairs.Len()
+		for _, ends := range [][]int32{of.Ends, of.OwnEnds, of.PairEnds} {
+			h.tiles = max(h.tiles, compute.GroupTiles(ends))
+		}
 		h.folded, h.mapped = of.Folded, !of.Folded
 	}
 }

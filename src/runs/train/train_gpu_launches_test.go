@@ -44,6 +44,7 @@ var launchesPerStep = []struct {
 	{"gcn, sparse rows", 23, func(c *nn.Config) { c.Kind = "gcn" }, true, ""},
 	// what the loss gives is rounded for its two products
 	{"sage, bf16", 24, func(c *nn.Config) {}, false, compute.PrecisionBF16},
+	{"rgcn", 78, func(c *nn.Config) { c.Kind, c.Fold = "rgcn", nn.FoldNever }, false, ""},
 }
 
 // TestLaunches counts what training puts on the streams of an emulated device. A launch takes a GPU
@@ -52,6 +53,9 @@ func TestLaunches(t *testing.T) {
 	library := cudaLibrary(t)
 	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 1200, Degree: 6, Features: 4,
 		Classes: 3, Seed: 1, Split: "60/20/20"}, shardtest.Options{Parts: 1})
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 1200,
+		Features: 4, Classes: 3, Seed: 1, Split: "60/20/20"},
+		shardtest.Options{Parts: 1, Features: "degree"})
 	sparse := shardtest.Cut(t, shardtest.Bare(t, shardtest.BareOptions{Sparse: true}),
 		shardtest.Options{Parts: 1})
 	for i, c := range launchesPerStep {
@@ -66,6 +70,8 @@ func TestLaunches(t *testing.T) {
 			s := shards
 			if c.bare {
 				s = sparse
+			} else if o.Model.Kind == "rgcn" {
+				s = typed
 			}
 			before, steps := launchesOf(t, library, c.of, s, o, 2)
 			after, _ := launchesOf(t, library, c.of, s, o, 3)

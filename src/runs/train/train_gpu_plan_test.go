@@ -22,6 +22,9 @@ func TestDevicesTakeWhatWasPlanned(t *testing.T) {
 	library := cudaLibrary(t)
 	shards := shardtest.Open(t, dataset.GenerateOptions{Vertices: 3000, Degree: 4, Features: 16,
 		Classes: 8, Seed: 1, Split: "20/40/40"}, shardtest.Options{Parts: 1})
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 500,
+		Features: 16, Classes: 8, Seed: 1}, shardtest.Options{Parts: 1, Features: "degree"})
+	relations := func(c *nn.Config) { c.Kind, c.Fold = "rgcn", nn.FoldNever }
 	const memory, within = 48 << 20, 0.05
 	for i, c := range []struct {
 		name string
@@ -40,6 +43,8 @@ func TestDevicesTakeWhatWasPlanned(t *testing.T) {
 		{"gat", compute.PrecisionFloat32, func(c *nn.Config) {
 			c.Kind, c.Heads, c.Slope = "gat", 4, 0.2
 		}},
+		{"typed", compute.PrecisionFloat32, relations},
+		{"typed, bf16", compute.PrecisionBF16, relations},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if i > 1 && testing.Short() {
@@ -49,6 +54,10 @@ func TestDevicesTakeWhatWasPlanned(t *testing.T) {
 			o.Model.Hidden, o.Batch, o.EvalEvery, o.EvalFull = 64, 600, 0, true
 			o.Sample = sample.Neighbours(64, 64, 64)
 			c.set(&o.Model)
+			shards := shards
+			if o.Model.Kind == "rgcn" {
+				shards = typed
+			}
 			var peaks cuda.Peaks
 			open := func(int) (compute.Device, error) {
 				d, err := cuda.Open(cuda.Options{Memory: memory, Library: library, Precision: c.of})

@@ -10,18 +10,22 @@ import (
 var groupTests = family{
 	cases: func() (all []testCase) {
 		for _, s := range []struct {
-			name string
-			f, o int
-			rows []int // number of rows of each group
+			name      string
+			f, o, gap int   // gap: number of unused elements between the weights of groups
+			rows      []int // number of rows of each group
 		}{
-			{"no groups", 3, 4, nil}, {"no rows", 5, 3, []int{0, 0}},
-			{"one of everything", 1, 1, []int{1}},
-			{"first, middle and last empty", 17, 9, []int{0, 3, 0, 0, 20, 0}},
-			{"many small ones", 16, 16, []int{1, 2, 0, 5, 1, 7, 3, 1, 0, 2, 4, 1}},
-			{"several chunks and tiles", 33, 18, []int{513, 1, 2600, 0, 300}},
+			{"no groups", 3, 4, 5, nil}, {"no rows", 5, 3, 5, []int{0, 0}},
+			{"one of everything", 1, 1, 5, []int{1}},
+			{"first, middle and last empty", 17, 9, 5, []int{0, 3, 0, 0, 20, 0}},
+			{"many small ones", 16, 16, 5, []int{1, 2, 0, 5, 1, 7, 3, 1, 0, 2, 4, 1}},
+			{"several chunks and tiles", 33, 18, 5, []int{513, 1, 2600, 0, 300}},
+			// widths of tensor cores; on a GPU the tiles have 128 and 512 rows
+			{"tiles alone", 16, 8, 0, []int{128, 640, 512}},
+			{"tiles of some groups", 24, 40, 8, []int{0, 127, 129, 0, 1, 1300, 511, 0}},
+			{"a large group between tiles", 8, 8, 0, []int{700, 16385, 3, 16384}},
 		} {
 			all = append(all, testCase{"groups/" + s.name,
-				func(b *bench) []result { return groups(b, s.rows, s.f, s.o) }})
+				func(b *bench) []result { return groups(b, s.rows, s.f, s.o, s.gap) }})
 		}
 		return all
 	},
@@ -56,9 +60,9 @@ var groupTests = family{
 }
 
 // groups runs GroupMatMul and its two gradients on groups with the given numbers of rows. Between
-// the weights of two groups there are a few unused elements.
-func groups(b *bench, rows []int, f, o int) []result {
-	g, n, of := compute.Groups{Stride: f*o + 5}, 0, []int(nil)
+// the weights of two groups there are `gap` unused elements.
+func groups(b *bench, rows []int, f, o, gap int) []result {
+	g, n, of := compute.Groups{Stride: f*o + gap}, 0, []int(nil)
 	for i, k := range rows {
 		n += k
 		g.Ends = append(g.Ends, int32(n))
