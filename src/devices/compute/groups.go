@@ -48,6 +48,18 @@ func GroupTiles(ends []int32) (tiles int) {
 	return tiles
 }
 
+// TileColumns returns a number of which the columns of all matrices must be a multiple if a GPU is
+// to divide groups into tiles: tensor cores read 16 bytes at a time.
+func (p Precision) TileColumns() int {
+	switch p {
+	case PrecisionTF32:
+		return 4
+	case PrecisionBF16:
+		return 8
+	}
+	return 1
+}
+
 // GroupKernels are matrix products of groups of rows, where each group has its own weights. Graphs
 // with many relations need them. One call computes the products of all groups, so that small groups
 // do not take a call each. The factors x and dy may be of float32 or bfloat16.

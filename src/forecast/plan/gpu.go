@@ -463,8 +463,12 @@ func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
 			dy = 0
 		}
 		product(x, dy, weights)
-		if rows, groups := grouped(m, &h); rows > 0 { // whose rows and gradients are of float32
-			product(rows*in, rows*wide, groups*in*wide)
+		if rows, groups := grouped(m, &h); rows > 0 { // whose gradients are of float32
+			x := rows * in
+			if stored == compute.BF16s && !attends {
+				x = 0
+			}
+			product(x, rows*wide, groups*in*wide)
 		}
 		if n := h.destinations; l == of.Layers-1 && of.Jumps() {
 			width := of.JumpWidth()
@@ -516,7 +520,13 @@ func (p *planner) roundedChunk(m *nn.Model, hops []hopShape, outputs int) (most 
 		}
 		most = max(most, p.factorBytes(rows*in, 0, weights))
 		if rows, groups := grouped(m, &h); rows > 0 {
-			most = max(most, p.factorBytes(rows*in, 0, groups*weights))
+			x := rows * in
+			if nn.FindKind(of.Kind).HasHeads { // scores are products of transformed rows
+				x = max(x, rows*widest(m.Params.Layer(l)))
+			} else if p.job.Stored == compute.BF16s {
+				x = 0
+			}
+			most = max(most, p.factorBytes(x, 0, groups*weights))
 		}
 	}
 	if of.Jumps() {
@@ -555,8 +565,11 @@ func (p *planner) mappedRows(l int, h *hopShape, kinds []kindShape) (rows []int)
 // rows these are the sums of the gradients that are not matrix products, and two moments of a norm;
 // for each tile of rows with weights of their own, the sums of the gradient of these weights.
 // Arrays grow by a quarter at a time.
-func partialBytes(m *nn.Model, hops []hopShape) int64 {
-	left, scratch := 0, 0
+func (p *planner) partialBytes(m *nn.Model, hops []hopShape) int64 {
+	left, scratch, columns := 0, 0, 1
+	if p.job.GPU.Rounded > 0 {
+		columns = compute.PrecisionBF16.TileColumns()
+	}
 	heads := nn.FindKind(m.Config.Kind).HasHeads
 	for l, h := range hops {
 		_, chunks := multiplied(m, h)
@@ -572,7 +585,9 @@ func partialBytes(m *nn.Model, hops []hopShape) int64 {
 		if heads { // side by side
 			out = widest(m.Params.Layer(l))
 		}
-		scratch = max(scratch, h.tiles*in*out)
+		if in%columns == 0 && out%columns == 0 {
+			scratch = max(scratch, h.tiles*in*out)
+		}
 	}
 	return 5 * int64(left+scratch)
 }

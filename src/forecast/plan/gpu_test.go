@@ -236,6 +236,44 @@ func TestRoomForProducts(t *testing.T) {
 	}
 }
 
+// Relations have weights of their own: rows of all relations are rounded together, unless they are
+// stored rounded, and each tile of them has a sum.
+func TestRoomForRelations(t *testing.T) {
+	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 2000,
+		Features: 8, Classes: 4, Seed: 1}, shardtest.Options{Parts: 2, Features: "degree"})
+	const own, rows, pairs, tiles, width = 100, 5000, 7000, 40, 16
+	groups := typed.Schema.NumRelations()
+	for _, c := range []struct {
+		kind           string
+		rounded, heads int // factors of a training step; heads of attention
+	}{
+		{"rgcn", max((rows-own)*width, (rows-own)*width+groups*width*width), 1},
+		{"gat", max(2*pairs*2*width, pairs*2*width+2*groups*width*2*width), 2},
+	} {
+		j := planJob()
+		j.GPU, j.Stored = &GPU{Memory: 1e9, Rounded: 2}, compute.BF16s
+		j.Model.Kind, j.Model.Hidden, j.Model.Norm = c.kind, width*c.heads, nn.NormNone
+		j.Model.Heads, j.Model.Slope, j.Model.Fold = c.heads, 0.2, nn.FoldNever
+		p := laidOut(t, typed, &j)
+		m, err := nn.NewModel(p.counter(), p.job.Model, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		hop := hopShape{sources: own, destinations: own, rows: rows, pairs: pairs, tiles: tiles}
+		s := &shape{hops: slices.Repeat([]hopShape{{}}, 3)}
+		s.hops[1] = hop
+		if got, least := p.roundedBytes(m, s), int64(2*c.rounded)*5/4; got != least {
+			t.Errorf("%s: %d bytes of rounded factors, want %d", c.kind, got, least)
+		}
+		in, out := p.job.Model.Widths(1)
+		least := int64(tiles * in * out * 4 * 5 / 4)
+		if got := p.partialBytes(m, s.hops); got < least || got > least+least/4 {
+			t.Errorf("%s: %d bytes of partial sums, at least %d", c.kind, got, least)
+		}
+	}
+}
+
 // A rank with columns of the rows multiplies them by the weights themselves, where others multiply
 // pairs. Gradients of the result are of float32; so are the mixed rows of GIN.
 func TestFactorsOfColumns(t *testing.T) {

@@ -365,7 +365,7 @@ func (p *planner) modelBytes(r *rankPlan) (*modelBytes, error) {
 	out.scratch = scratchBytes(m, r.most.hops, p.multiplies())
 	if j.GPU != nil {
 		slot := r.slot()
-		out.partial = partialBytes(m, r.most.hops)
+		out.partial = p.partialBytes(m, r.most.hops)
 		out.wide = p.wideBytes(m, slot.hops, slot.kinds)
 		out.rounded = p.roundedBytes(m, slot)
 	}

@@ -34,7 +34,7 @@ type Layer struct {
 	Weights             []float32 // weights of the edges
 	Vertices, Labels    []int32   // vertices and labels of the destinations
 	Targets             []uint8   // [Destinations*Classes]
-	Ends                []int32   // ends of two groups into which the destinations are divided
+	Ends                []int32   // ends of the groups into which the destinations are divided
 
 	dev compute.Device
 	t   testing.TB
@@ -44,8 +44,11 @@ type Layer struct {
 func NewLayer(t testing.TB, dev compute.Device, s Sizes) *Layer {
 	l := &Layer{Sizes: s, t: t, dev: dev, Vertices: make([]int32, s.Destinations),
 		Labels: make([]int32, s.Destinations), Targets: make([]uint8, s.Destinations*s.Classes),
-		Weights: make([]float32, s.Destinations*s.Degree),
-		Ends:    []int32{int32(s.Destinations / 3), int32(s.Destinations)}}
+		Weights: make([]float32, s.Destinations*s.Degree)}
+	const groups = 8
+	for i := range groups { // the last are the largest
+		l.Ends = append(l.Ends, int32(s.Destinations*(i+1)*(i+2)/(groups*(groups+1))))
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	l.Forward.Indptr = []int64{0}
 	for range s.Destinations {

@@ -22,7 +22,7 @@ var groupTests = family{
 			// widths of tensor cores; on a GPU the tiles have 128 and 512 rows
 			{"tiles alone", 16, 8, 0, []int{128, 640, 512}},
 			{"tiles of some groups", 24, 40, 8, []int{0, 127, 129, 0, 1, 1300, 511, 0}},
-			{"a large group between tiles", 8, 8, 0, []int{700, 16385, 3, 16384}},
+			{"a large group between tiles", 8, 8, 0, []int{700, 16385, 3, 16384, 128}},
 		} {
 			all = append(all, testCase{"groups/" + s.name,
 				func(b *bench) []result { return groups(b, s.rows, s.f, s.o, s.gap) }})
@@ -44,17 +44,19 @@ var groupTests = family{
 		}
 	},
 	calls: func(l *Layer) []Call {
-		n, w, biases := l.Destinations, l.array(2*l.In*l.Out), l.array(2*l.Out)
+		n, groups := l.Destinations, len(l.Ends)
+		w, biases := l.array(groups*l.In*l.Out), l.array(groups*l.Out)
 		x, y := l.matrix(n, l.In), l.matrix(n, l.Out)
 		g := compute.Groups{Ends: l.Ends, Stride: l.In * l.Out}
-		bytes, flops := 4*(n*l.In+n*l.Out+2*l.In*l.Out), 2*n*l.In*l.Out
+		bytes, flops := 4*(n*l.In+n*l.Out+groups*l.In*l.Out), 2*n*l.In*l.Out
 		return []Call{
 			{"GroupMatMul", func() { l.dev.GroupMatMul(y, x, w, g) }, bytes, flops},
 			{"GroupMatMulInput", func() { l.dev.GroupMatMulInput(x, y, w, g) }, bytes, flops},
 			{"GroupMatMulWeights", func() { l.dev.GroupMatMulWeights(w, y, x, g) }, bytes, flops},
-			{"GroupDense", func() { l.dev.GroupDense(y, x, w, biases, g) }, bytes + 8*l.Out, flops},
+			{"GroupDense", func() { l.dev.GroupDense(y, x, w, biases, g) }, bytes + 4*groups*l.Out,
+				flops},
 			{"GroupDenseBackward", func() { l.dev.GroupDenseBackward(w, biases, y, x, g) },
-				bytes + 8*l.Out, flops},
+				bytes + 4*groups*l.Out, flops},
 		}
 	},
 }

@@ -13,7 +13,7 @@ import (
 func Stored(t *testing.T, open func() compute.Device) {
 	for _, s := range []struct{ rows, cols, out int }{
 		{0, 5, 3}, {1, 1, 1}, {17, 37, 19}, {513, 33, 47}, {40, 130, 140}, {600, 37, 32},
-		{4100, 20, 16},
+		{4100, 20, 16}, {1030, 24, 16},
 	} {
 		t.Run(fmt.Sprintf("[%d,%d] to %d", s.rows, s.cols, s.out), func(t *testing.T) {
 			b := newBench(t, open(), guard)
@@ -58,8 +58,9 @@ func (b *bench) stored(rows, cols, out int) (all []result) {
 		s = b.segments(rows+3, rows, 4)
 	}
 	weights := b.normal(len(s.Indices))
-	groups := compute.Groups{Ends: []int32{int32(rows / 3), int32(rows)}, Stride: out * cols}
-	perGroup := b.array(b.normal(2 * out * cols))
+	groups := compute.Groups{Ends: []int32{int32(rows / 4), int32(rows / 2), int32(rows)},
+		Stride: out * cols}
+	perGroup := b.array(b.normal(len(groups.Ends) * out * cols))
 	same := func(name string, call func(x, x2 compute.Matrix) []float32) {
 		all = append(all, same(name, call(narrow, narrow2), call(x, x2)))
 	}
@@ -95,7 +96,7 @@ func (b *bench) stored(rows, cols, out int) (all []result) {
 		return b.get(y.Data)
 	})
 	same("GroupMatMulWeights", func(x, _ compute.Matrix) []float32 {
-		dw := b.dirty(2 * out * cols)
+		dw := b.dirty(len(perGroup))
 		b.dev.GroupMatMulWeights(dw, b.matrix(rows, out, dy), x, groups)
 		return b.get(dw)
 	})
@@ -123,7 +124,7 @@ func (b *bench) stored(rows, cols, out int) (all []result) {
 		return b.get(y.Data)
 	})
 	same("GroupMatMulInput", func(x, _ compute.Matrix) []float32 {
-		y, dw := of(rows, out), b.dirty(2*out*cols)
+		y, dw := of(rows, out), b.dirty(len(perGroup))
 		b.dev.GroupMatMulInput(y, x, perGroup, groups)
 		b.dev.GroupMatMulWeights(dw, x, b.matrix(rows, out, dy), groups)
 		return slices.Concat(b.get(y.Data), b.get(dw))

@@ -76,17 +76,12 @@ func (d *Device) tiles(p *groupProduct) (to C.halognn_cuda_groups, some bool) {
 	return to, some
 }
 
-// fitTiles reports whether cuBLAS can multiply tiles: for tensor cores, all matrices must begin at
-// multiples of 16 bytes.
+// fitTiles reports whether cuBLAS can multiply tiles. For tensor cores, all matrices must begin at
+// multiples of 16 bytes. There must be columns, because cuBLAS refuses empty products.
 func (d *Device) fitTiles(p *groupProduct) bool {
-	width := 1 // number of elements
-	switch d.precision {
-	case compute.PrecisionTF32:
-		width = 4
-	case compute.PrecisionBF16:
-		width = 8
-	}
-	fit := p.o%width == 0 && p.f%width == 0 && p.groups.Stride%width == 0
+	width := d.precision.TileColumns()
+	fit := p.o > 0 && p.f > 0 &&
+		p.o%width == 0 && p.f%width == 0 && p.groups.Stride%width == 0
 	for _, of := range []unsafe.Pointer{matrix(p.factors[0]).of, matrix(p.factors[1]).of,
 		unsafe.Pointer(float(p.result))} {
 		fit = fit && (width == 1 || uintptr(of)%16 == 0)
