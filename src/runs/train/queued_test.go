@@ -449,6 +449,10 @@ func TestQueuedStepIsTaken(t *testing.T) {
 			if _, err := g.start(t); !errors.Is(err, errFailed) {
 				t.Errorf("the run ended with %v", err)
 			}
+			// with the process, a write of a checkpoint would have ended too
+			if err := run.saver.Wait(); err != nil {
+				t.Error(err)
+			}
 			if got, all := g.steps(t), whole.steps(t); !slices.Equal(got, all[:c.lines]) {
 				t.Errorf("the metrics are\n%s", strings.Join(got, "\n"))
 			}
