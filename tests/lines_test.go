@@ -19,7 +19,7 @@ var longLines = map[string]string{}
 
 // Lines of Go, C and CUDA fit beside each other on a screen.
 func TestLinesAreShort(t *testing.T) {
-	endings := []string{".go", ".c", ".h", ".cu", ".cuh", ".def"}
+	endings := []string{".go", ".c", ".h", ".cc", ".cu", ".cuh", ".def"}
 	files := 0
 	for _, root := range []string{"../kernels", "../profiling", "../src", "."} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -12,7 +12,7 @@ namespace {
 template <typename T>
 int gemm(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
          const T *a, int lda, const T *b, int ldb, const float *beta, float *to) {
-    return with_cores<T>(c, [=](cublasHandle_t handle) {
+    return in_mode<T>(c, [=](cublasHandle_t handle) {
         if constexpr (std::is_same_v<T, float>)
             return cublas.sgemm(handle, ta, tb, m, n, k, &one, a, lda, b, ldb, beta, to, m);
         else

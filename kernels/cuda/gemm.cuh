@@ -16,8 +16,8 @@ struct tf32 {
     float value;
 };
 
-// cores<T> has the arguments by which cuBLAS multiplies factors of type T, on tensor cores unless
-// `dropped` is 0.
+// cores<T> has the arguments by which cuBLAS multiplies factors of type T. Tensor cores multiply
+// them unless `dropped` is 0.
 template <typename T>
 struct cores;
 template <>
@@ -39,12 +39,12 @@ struct cores<tf32> {
     static constexpr cublasComputeType_t compute = CUBLAS_COMPUTE_32F_FAST_TF32;
 };
 
-// with_cores calls the function `multiply` with the handle, in the mode that factors of type T
-// need. The handle's usual mode is the pedantic mode for float32, which excludes tensor cores. The
-// other mode always forbids reductions of reduced precision, because they would add partial sums in
+// in_mode calls the function `multiply` with the handle, in the mode that factors of type T need.
+// The handle's usual mode is the pedantic mode for float32, which excludes tensor cores. The other
+// mode always forbids reductions of reduced precision, because they would add partial sums in
 // bfloat16.
 template <typename T, typename F>
-int with_cores(halognn_cuda *c, const F &multiply) {
+int in_mode(halognn_cuda *c, const F &multiply) {
     const cublasHandle_t handle = blas(c);
     if constexpr (cores<T>::dropped == 0) {
         return blas_code(multiply(handle));
@@ -68,8 +68,8 @@ struct factors {
 // lies.
 int round_factors(halognn_cuda *c, void *room, factors *all);
 
-// product calls `multiply` with two factors whose `dropped` low bits are removed, as pointers to
-// the type of which cuBLAS multiplies them.
+// product calls `multiply` with two factors, as pointers to the type by which cuBLAS multiplies
+// them without `dropped` low bits.
 template <typename F>
 int product(halognn_cuda *c, void *room, int dropped, factors all, const F &multiply) {
     for (const halognn_cuda_matrix &m : all.of)

@@ -1,6 +1,6 @@
 // Products of groups of rows with weights of their own. The number of launches does not grow with
-// the number of groups: most rows lie in tiles of equal size, which one batched product of cuBLAS
-// multiplies, and one kernel computes the rest of all groups. A group of more than `large` rows is
+// the number of groups: most rows lie in tiles, one batched product of cuBLAS multiplies all tiles
+// of a size, and one kernel computes the rest of all groups. A group of more than `large` rows is
 // left to products of its own, because these take longer than their launches.
 #include "gemm.cuh"
 
@@ -132,20 +132,34 @@ __global__ void weights(float *dw, int64_t o, int64_t f, const D *dy, const X *x
         if (j + i < o) dw[g * all.stride + (j + i) * f + k] = sum[i];
 }
 
-// batched multiplies n tiles of a size, whose addresses begin at `at`.
+// call has the arguments of a product of one tile. m, n or k is the number of rows of the tile.
+struct call {
+    cublasOperation_t ta, tb;
+    int64_t m, n, k, lda, ldb;
+    int64_t call::*rows; // m, n or k
+};
+
+// batched multiplies all tiles of factors of type T: those of each size in one product.
 template <typename T>
-int batched(halognn_cuda *c, cublasOperation_t ta, cublasOperation_t tb, int64_t m, int64_t n,
-            int64_t k, const void *const *at, int64_t lda, int64_t ldb, int64_t tiles,
-            int64_t all_tiles) {
+int batched(halognn_cuda *c, call of, const halognn_cuda_groups &g, const grouping &all, series a,
+            series b, series to) {
+    const int64_t tiles = all.all_tiles();
     const auto number = [](int64_t x) { return static_cast<int>(x); };
-    if (tiles == 0) return 0;
-    return with_cores<T>(c, [&](cublasHandle_t handle) {
-        return cublas.gemm_batched(
-            handle, ta, tb, number(m), number(n), number(k), &one, at, cores<T>::type, number(lda),
-            at + all_tiles, cores<T>::type, number(ldb), &zero,
-            const_cast<void *const *>(at + 2 * all_tiles), CUDA_R_32F, number(m), number(tiles),
-            cores<T>::compute, CUBLAS_GEMM_DEFAULT);
-    });
+    if (int e = LAUNCH(c, place, blocks(tiles), g.at, g.first, a, b, to, all)) return e;
+    const void **at = g.at;
+    for (int i = 0; i < 2; at += g.tiles[i++]) {
+        if (g.tiles[i] == 0) continue;
+        of.*of.rows = g.sizes[i];
+        const int e = in_mode<T>(c, [&](cublasHandle_t handle) {
+            return cublas.gemm_batched(
+                handle, of.ta, of.tb, number(of.m), number(of.n), number(of.k), &one, at,
+                cores<T>::type, number(of.lda), at + tiles, cores<T>::type, number(of.ldb), &zero,
+                const_cast<void *const *>(at + 2 * tiles), CUDA_R_32F, number(of.m),
+                number(g.tiles[i]), cores<T>::compute, CUBLAS_GEMM_DEFAULT);
+        });
+        if (e) return e;
+    }
+    return 0;
 }
 
 // forward sets out [rows,cols] to in [rows,inner] times the weights of each row's group, whose
@@ -155,25 +169,17 @@ int forward(halognn_cuda *c, float *out, halognn_cuda_matrix in, const float *w,
             int64_t cols, int64_t inner, const halognn_cuda_groups &g, void *room, int dropped) {
     if (rows == 0 || cols == 0 || g.count == 0) return 0;
     const grouping all(g, dropped);
-    const int64_t tiles = all.all_tiles();
     const factors both{{{const_cast<float *>(w), 0, 0}, in},
                        {(g.count - 1) * g.stride + cols * inner, rows * inner}};
     const auto multiply = [&](auto *w, auto *x) {
         using T = std::remove_const_t<std::remove_pointer_t<decltype(x)>>;
-        constexpr int64_t size = sizeof(T);
-        if (int e = LAUNCH(c, place, blocks(tiles), g.at, nullptr,
-                           (series{w, g.stride * size, 0, 0}), (series{x, 0, inner * size, 0}),
-                           (series{out, 0, cols * int64_t{sizeof(float)}, 0}), all))
-            return e;
-        const void **at = g.at;
-        for (int i = 0; i < 2; at += g.tiles[i++])
-            if (int e = batched<T>(c, turned ? CUBLAS_OP_N : CUBLAS_OP_T, CUBLAS_OP_N, cols,
-                                   g.sizes[i], inner, at, turned ? cols : inner, inner, g.tiles[i],
-                                   tiles))
-                return e;
-        return 0;
+        constexpr int64_t size = sizeof(T), wide = sizeof(float);
+        const call of{turned ? CUBLAS_OP_N : CUBLAS_OP_T, CUBLAS_OP_N, cols, 0, inner,
+                      turned ? cols : inner, inner, &call::n};
+        return batched<T>(c, of, g, all, {w, g.stride * size, 0, 0}, {x, 0, inner * size, 0},
+                          {out, 0, cols * wide, 0});
     };
-    if (tiles > 0)
+    if (all.all_tiles() > 0)
         if (int e = product(c, room, dropped, both, multiply)) return e;
     if (g.rest == 0) return 0;
     const int64_t parts = ceil_div(g.rest, ROWS);
@@ -208,23 +214,15 @@ int halognn_cuda_group_matmul_weights(halognn_cuda *c, float *w, halognn_cuda_ma
                                       halognn_cuda_groups g, void *rounded, int dropped) {
     const int64_t items = g.count * ceil_div(o, OUTPUTS) * f;
     const grouping all(g, dropped);
-    const int64_t tiles = all.all_tiles();
     if (items == 0) return 0;
     const auto multiply = [&](auto *dy, auto *in) {
         using T = std::remove_const_t<std::remove_pointer_t<decltype(in)>>;
-        constexpr int64_t size = sizeof(T);
-        if (int e = LAUNCH(c, place, blocks(tiles), g.at, g.first, (series{in, 0, f * size, 0}),
-                           (series{dy, 0, o * size, 0}),
-                           (series{g.sums, 0, 0, o * f * int64_t{sizeof(float)}}), all))
-            return e;
-        const void **at = g.at;
-        for (int i = 0; i < 2; at += g.tiles[i++])
-            if (int e = batched<T>(c, CUBLAS_OP_N, CUBLAS_OP_T, f, o, g.sizes[i], at, f, o,
-                                   g.tiles[i], tiles))
-                return e;
-        return 0;
+        constexpr int64_t size = sizeof(T), wide = sizeof(float);
+        const call of{CUBLAS_OP_N, CUBLAS_OP_T, f, o, 0, f, o, &call::k};
+        return batched<T>(c, of, g, all, {in, 0, f * size, 0}, {dy, 0, o * size, 0},
+                          {g.sums, 0, 0, o * f * wide});
     };
-    if (tiles > 0)
+    if (all.all_tiles() > 0)
         if (int e = product(c, rounded, dropped, {{y, x}, {rows * o, rows * f}}, multiply))
             return e;
     return by_types(y, x, [&](auto *dy, auto *in) {

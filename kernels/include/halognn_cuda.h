@@ -63,9 +63,9 @@ typedef struct {
  * neither compute nor write anything.
  *
  * The rows of the other groups are divided into tiles of sizes[0] rows, and what remains of a group
- * into tiles of sizes[1] rows, unless that is 0. tiles[i] is the number of tiles of sizes[i] rows of
- * all groups, and rest the largest number of rows of a group that are in no tile. If there are no
- * tiles, both sizes are 0, and at, first and sums are not used. Else they are scratch. */
+ * into tiles of sizes[1] rows, unless that is 0. All groups have tiles[i] tiles of sizes[i] rows,
+ * and at most `rest` rows of a group are in no tile. If there are no tiles, both sizes are 0, and
+ * at, first and sums are not used. Else they are scratch. */
 typedef struct {
     const int32_t *ends;
     int64_t count, stride, large, rest;

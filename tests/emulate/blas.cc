@@ -106,7 +106,8 @@ struct shape {
 // of cuBLAS, of which some leave c as it is: callers say what becomes of it.
 template <typename T, typename F>
 static cublasStatus_t enqueue(cublasHandle_t h, const shape &s, const F &work) {
-    // float32 is multiplied in its own arithmetic alone, other factors on the cores that it excludes
+    // float32 is multiplied in its own arithmetic alone, and other factors on the cores that this
+    // excludes
     if (std::is_same_v<T, float> != (h->math == CUBLAS_PEDANTIC_MATH))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!h->workspace || !s.valid()) return CUBLAS_STATUS_INVALID_VALUE;

@@ -173,8 +173,8 @@ bool advance(emulated_stream *s) {
 }
 
 // run advances a stream until done is true. While it waits for calls of other threads, it releases
-// the lock, and device memory is closed. It wakes others only where it has got on: two that wait for
-// the call of a third would else wake each other for ever.
+// the lock, and device memory is closed. It wakes others only where it has made progress: else two
+// that wait for the call of a third would wake each other for ever.
 template <typename Done>
 void run(emulated_stream *s, const Done &done) {
     std::unique_lock<std::recursive_mutex> hold(lock);

@@ -22,16 +22,17 @@ func (g Groups) Weights(w []float32, i, rows, cols int) Matrix {
 	return Matrix{Rows: rows, Cols: cols, Data: w[i*g.Stride:][:rows*cols]}
 }
 
-// A GPU divides groups of up to LargeGroup rows into tiles. For the gradients of weights these have
-// ChunkRows rows, and GroupTile rows where fewer are left.
+// A GPU divides groups of up to LargeGroup rows into tiles of GroupTile rows. For the gradients of
+// weights it first divides them into tiles of ChunkRows rows, because each tile takes memory for a
+// sum as large as a group's weights.
 const (
 	LargeGroup = 16384
 	GroupTile  = 128
 )
 
-// GroupTiles returns the number of tiles of a GPU for the gradients of weights, if groups end
-// there. Each tile takes memory for a sum as large as a group's weights. If only one or two groups
-// are large enough for tiles, they have none, because a product for each takes fewer launches.
+// GroupTiles returns the number of tiles for the gradients of weights of groups with these ends. If
+// only one or two groups are large enough for tiles, they have none, because a product for each
+// takes no more launches.
 func GroupTiles(ends []int32) (tiles int) {
 	const few = 2
 	groups := 0

@@ -429,7 +429,8 @@ func (p *planner) rowsBelow(l int) compute.Elements {
 // that are stored rounded need no bytes here. A gradient that is stored rounded needs none either;
 // but after a norm or attention it is float32. Attention multiplies the rows of all sources. Pairs
 // of rows and of weights are stored rounded; columns are multiplied by the weights themselves.
-// Jumping knowledge multiplies rows of float32.
+// Jumping knowledge multiplies rows of float32. Rows of all relations, and their weights, are
+// rounded together.
 func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
 	product := func(x, dy, weights int) { most = max(most, p.factorBytes(x, dy, weights)) }
 	of, stored := &p.job.Model, p.job.Stored
@@ -462,14 +463,13 @@ func (p *planner) roundedBytes(m *nn.Model, slot *shape) (most int64) {
 		if !attends && of.Norm == nn.NormNone && of.Stored(l, stored) == compute.BF16s {
 			dy = 0
 		}
-		product(x, dy, weights)
-		if rows, groups := grouped(m, &h); rows > 0 { // whose gradients are of float32
-			x := rows * in
+		if n, groups := grouped(m, &h); n > 0 { // whose gradients are of float32
+			x, dy, weights = n*in, n*wide, groups*in*wide
 			if stored == compute.BF16s && !attends {
 				x = 0
 			}
-			product(x, rows*wide, groups*in*wide)
 		}
+		product(x, dy, weights)
 		if n := h.destinations; l == of.Layers-1 && of.Jumps() {
 			width := of.JumpWidth()
 			product(n*width, n*of.Out, width*of.Out)
@@ -495,7 +495,7 @@ func grouped(m *nn.Model, h *hopShape) (rows, groups int) {
 	case nn.Paired: // a group of sources and one of destinations
 		return h.pairs, 2 * groups
 	}
-	return max(0, h.rows-h.destinations), groups
+	return h.rows, groups // and own rows, because these may be fewer where there are most rows
 }
 
 // roundedChunk is roundedBytes for inference over chunks of the given sizes in each layer, whose
@@ -518,16 +518,16 @@ func (p *planner) roundedChunk(m *nn.Model, hops []hopShape, outputs int) (most 
 		if p.rowsBelow(l) == compute.BF16s {
 			rows = 0
 		}
-		most = max(most, p.factorBytes(rows*in, 0, weights))
-		if rows, groups := grouped(m, &h); rows > 0 {
-			x := rows * in
-			if nn.FindKind(of.Kind).HasHeads { // scores are products of transformed rows
-				x = max(x, rows*widest(m.Params.Layer(l)))
+		x := rows * in
+		if n, groups := grouped(m, &h); n > 0 {
+			x, weights = n*in, groups*weights
+			if nn.FindKind(of.Kind).HasHeads { // GAT's scores are products of transformed rows
+				x = max(x, n*widest(m.Params.Layer(l)))
 			} else if p.job.Stored == compute.BF16s {
 				x = 0
 			}
-			most = max(most, p.factorBytes(x, 0, groups*weights))
 		}
+		most = max(most, p.factorBytes(x, 0, weights))
 	}
 	if of.Jumps() {
 		most = max(most, p.factorBytes(outputs*of.JumpWidth(), 0, of.JumpWidth()*of.Out))
@@ -575,7 +575,7 @@ func (p *planner) partialBytes(m *nn.Model, hops []hopShape) int64 {
 		_, chunks := multiplied(m, h)
 		all := 0
 		for _, p := range m.Params.Layer(l) {
-			// of three dimensions are the vectors of heads, or the weights of all relations
+			// vectors; those of heads have three dimensions, as have the weights of all relations
 			if n := len(p.Shape); n < 2 || n == 3 && heads {
 				all += p.Len()
 			}
@@ -584,6 +584,7 @@ func (p *planner) partialBytes(m *nn.Model, hops []hopShape) int64 {
 		left, scratch = max(left, chunks*all), max(scratch, 2*chunks*out)
 		if heads { // side by side
 			out = widest(m.Params.Layer(l))
+			in = max(in, m.Config.Heads) // GAT's scores have a column for each head
 		}
 		if in%columns == 0 && out%columns == 0 {
 			scratch = max(scratch, h.tiles*in*out)

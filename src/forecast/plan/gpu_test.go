@@ -237,22 +237,25 @@ func TestRoomForProducts(t *testing.T) {
 }
 
 // Relations have weights of their own: rows of all relations are rounded together, unless they are
-// stored rounded, and each tile of them has a sum.
+// stored rounded, and each tile of them has a sum, where columns allow tiles.
 func TestRoomForRelations(t *testing.T) {
 	typed := shardtest.Open(t, dataset.GenerateOptions{Kind: dataset.MAG, Vertices: 2000,
 		Features: 8, Classes: 4, Seed: 1}, shardtest.Options{Parts: 2, Features: "degree"})
-	const own, rows, pairs, tiles, width = 100, 5000, 7000, 40, 16
-	groups := typed.Schema.NumRelations()
+	const sources, rows, pairs, tiles = 4000, 5000, 7000, 40
+	relations := typed.Schema.NumRelations()
 	for _, c := range []struct {
-		kind           string
-		rounded, heads int // factors of a training step; heads of attention
+		kind          string
+		hidden, heads int
+		// factors of a training step, of a chunk of inference, and weights for which tiles have sums
+		step, chunk, sums int
 	}{
-		{"rgcn", max((rows-own)*width, (rows-own)*width+groups*width*width), 1},
-		{"gat", max(2*pairs*2*width, pairs*2*width+2*groups*width*2*width), 2},
+		{"rgcn", 16, 1, rows*16 + relations*16*16, relations * 16 * 16, 16 * 16},
+		{"rgcn", 12, 1, rows*12 + relations*12*12, relations * 12 * 12, 0},
+		{"gat", 32, 2, pairs * (32 + 32), pairs*32 + 2*relations*32*32, 32 * 32},
 	} {
 		j := planJob()
 		j.GPU, j.Stored = &GPU{Memory: 1e9, Rounded: 2}, compute.BF16s
-		j.Model.Kind, j.Model.Hidden, j.Model.Norm = c.kind, width*c.heads, nn.NormNone
+		j.Model.Kind, j.Model.Hidden, j.Model.Norm = c.kind, c.hidden, nn.NormNone
 		j.Model.Heads, j.Model.Slope, j.Model.Fold = c.heads, 0.2, nn.FoldNever
 		p := laidOut(t, typed, &j)
 		m, err := nn.NewModel(p.counter(), p.job.Model, 0)
@@ -260,17 +263,25 @@ func TestRoomForRelations(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		hop := hopShape{sources: own, destinations: own, rows: rows, pairs: pairs, tiles: tiles}
-		s := &shape{hops: slices.Repeat([]hopShape{{}}, 3)}
-		s.hops[1] = hop
-		if got, least := p.roundedBytes(m, s), int64(2*c.rounded)*5/4; got != least {
-			t.Errorf("%s: %d bytes of rounded factors, want %d", c.kind, got, least)
+		s := &shape{hops: make([]hopShape, 3)}
+		s.hops[1] = hopShape{sources: sources, destinations: sources, rows: rows, pairs: pairs,
+			tiles: tiles}
+		if got, want := p.roundedBytes(m, s), int64(2*c.step)*5/4; got != want {
+			t.Errorf("%s: a step has %d bytes of rounded factors, want %d", c.kind, got, want)
 		}
-		in, out := p.job.Model.Widths(1)
-		least := int64(tiles * in * out * 4 * 5 / 4)
-		if got := p.partialBytes(m, s.hops); got < least || got > least+least/4 {
+		if got, want := p.roundedChunk(m, s.hops, 0), int64(2*c.chunk)*5/4; got != want {
+			t.Errorf("%s: a chunk has %d bytes of rounded factors, want %d", c.kind, got, want)
+		}
+		const chunks, others = (sources + compute.ChunkRows - 1) / compute.ChunkRows, 1000
+		least := int64(5 * tiles * c.sums)
+		if got := p.partialBytes(m, s.hops); got < least || got > least+5*chunks*others {
 			t.Errorf("%s: %d bytes of partial sums, at least %d", c.kind, got, least)
 		}
+	}
+	var h hopShape
+	h.reads(&nn.Hop{Ends: []int32{128, 256, 384, 1024}, OwnEnds: []int32{5000}}, true)
+	if h.tiles != 3+1+1 {
+		t.Errorf("relations have %d tiles", h.tiles)
 	}
 }
 

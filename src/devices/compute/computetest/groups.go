@@ -21,6 +21,7 @@ var groupTests = family{
 			{"several chunks and tiles", 33, 18, 5, []int{513, 1, 2600, 0, 300}},
 			// widths of tensor cores; on a GPU the tiles have 128 and 512 rows
 			{"tiles alone", 16, 8, 0, []int{128, 640, 512}},
+			{"weights that are not aligned", 16, 8, 5, []int{128, 640, 300}},
 			{"tiles of some groups", 24, 40, 8, []int{0, 127, 129, 0, 1, 1300, 511, 0}},
 			{"a large group between tiles", 8, 8, 0, []int{700, 16385, 3, 16384, 128}},
 		} {

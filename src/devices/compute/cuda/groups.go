@@ -24,9 +24,10 @@ type groupProduct struct {
 	result  []float32 // nil if each tile needs a sum of its own
 }
 
-// multiply reports a call to the probe. It calls the function `tiled` once for all groups that are
-// not large, and then the function `large` for each large group. The function `tiled` gets the
-// groups, with room for what their tiles need, and room for rounded factors.
+// multiply reports a call to the probe. If there are groups that are not large, it calls the
+// function `tiled` once for all of them. Then it calls the function `large` for each large group.
+// The function `tiled` gets the groups, with room for what their tiles need, and room for rounded
+// factors.
 func (d *Device) multiply(p groupProduct, tiled func(C.halognn_cuda_groups, unsafe.Pointer) C.int,
 	large func(group, lo, hi int)) {
 	defer d.probe.Start(p.call).Done()
@@ -77,7 +78,7 @@ func (d *Device) tiles(p *groupProduct) (to C.halognn_cuda_groups, some bool) {
 }
 
 // fitTiles reports whether cuBLAS can multiply tiles. For tensor cores, all matrices must begin at
-// multiples of 16 bytes. There must be columns, because cuBLAS refuses empty products.
+// multiples of 16 bytes. There must be columns, because cuBLAS takes no rows of length 0.
 func (d *Device) fitTiles(p *groupProduct) bool {
 	width := d.precision.TileColumns()
 	fit := p.o > 0 && p.f > 0 &&
@@ -119,10 +120,10 @@ func (d *Device) lendTiles(p *groupProduct, to C.halognn_cuda_groups,
 
 // groupWeights returns the weights [o,f] of all groups, and what lies between them, as a row.
 func groupWeights(w []float32, g compute.Groups, o, f int) compute.Matrix {
-	n := max(0, len(g.Ends)-1)*g.Stride + o*f
 	if len(g.Ends) == 0 {
-		n = 0
+		return compute.Matrix{}
 	}
+	n := (len(g.Ends)-1)*g.Stride + o*f
 	return compute.Matrix{Rows: 1, Cols: n, Data: w[:n]}
 }
 

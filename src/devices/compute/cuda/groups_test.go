@@ -72,7 +72,7 @@ func launchesOfGroups(t *testing.T, p compute.Precision, groups int) (launches i
 	return launches, all != nil
 }
 
-// A product of rows without columns is zero, although cuBLAS refuses it.
+// A product of rows without columns is zero, and its gradients are empty. cuBLAS would refuse them.
 func TestGroupsWithoutColumns(t *testing.T) {
 	d := openRounding(t, compute.PrecisionBF16, false)
 	const rows, out = 3 * 128, 8
@@ -81,6 +81,10 @@ func TestGroupsWithoutColumns(t *testing.T) {
 	d.GroupMatMul(y, compute.Matrix{Rows: rows}, nil, g)
 	if got := d.read(y.Data); slices.ContainsFunc(got, func(x float32) bool { return x != 0 }) {
 		t.Errorf("a product of no columns is %v", got)
+	}
+	d.GroupMatMulInput(y, compute.Matrix{Rows: rows}, nil, g)
+	if got := d.read(y.Data); slices.ContainsFunc(got, func(x float32) bool { return x != 0 }) {
+		t.Errorf("the gradient from no columns is %v", got)
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
