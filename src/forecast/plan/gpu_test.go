@@ -246,7 +246,7 @@ func TestRoomForRelations(t *testing.T) {
 	for _, c := range []struct {
 		kind          string
 		hidden, heads int
-		// factors of a training step, of a chunk of inference, and weights for which tiles have sums
+		// factors of a training step and of a chunk of inference, and weights that tiles sum up
 		step, chunk, sums int
 	}{
 		{"rgcn", 16, 1, rows*16 + relations*16*16, relations * 16 * 16, 16 * 16},
