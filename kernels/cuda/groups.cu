@@ -132,27 +132,27 @@ __global__ void weights(float *dw, int64_t o, int64_t f, const D *dy, const X *x
         if (j + i < o) dw[g * all.stride + (j + i) * f + k] = sum[i];
 }
 
-// call has the arguments of a product of one tile. m, n or k is the number of rows of the tile.
+// call has the arguments of a product of one tile. If n or k is 0, it is the number of rows of the
+// tile.
 struct call {
     cublasOperation_t ta, tb;
     int64_t m, n, k, lda, ldb;
-    int64_t call::*rows; // m, n or k
 };
 
 // batched multiplies all tiles of factors of type T: those of each size in one product.
 template <typename T>
-int batched(halognn_cuda *c, call of, const halognn_cuda_groups &g, const grouping &all, series a,
-            series b, series to) {
+int batched(halognn_cuda *c, const call &of, const halognn_cuda_groups &g, const grouping &all,
+            series a, series b, series to) {
     const int64_t tiles = all.all_tiles();
     const auto number = [](int64_t x) { return static_cast<int>(x); };
     if (int e = LAUNCH(c, place, blocks(tiles), g.at, g.first, a, b, to, all)) return e;
     const void **at = g.at;
     for (int i = 0; i < 2; at += g.tiles[i++]) {
         if (g.tiles[i] == 0) continue;
-        of.*of.rows = g.sizes[i];
+        const int64_t n = of.n ? of.n : g.sizes[i], k = of.k ? of.k : g.sizes[i];
         const int e = in_mode<T>(c, [&](cublasHandle_t handle) {
             return cublas.gemm_batched(
-                handle, of.ta, of.tb, number(of.m), number(of.n), number(of.k), &one, at,
+                handle, of.ta, of.tb, number(of.m), number(n), number(k), &one, at,
                 cores<T>::type, number(of.lda), at + tiles, cores<T>::type, number(of.ldb), &zero,
                 const_cast<void *const *>(at + 2 * tiles), CUDA_R_32F, number(of.m),
                 number(g.tiles[i]), cores<T>::compute, CUBLAS_GEMM_DEFAULT);
@@ -175,7 +175,7 @@ int forward(halognn_cuda *c, float *out, halognn_cuda_matrix in, const float *w,
         using T = std::remove_const_t<std::remove_pointer_t<decltype(x)>>;
         constexpr int64_t size = sizeof(T), wide = sizeof(float);
         const call of{turned ? CUBLAS_OP_N : CUBLAS_OP_T, CUBLAS_OP_N, cols, 0, inner,
-                      turned ? cols : inner, inner, &call::n};
+                      turned ? cols : inner, inner};
         return batched<T>(c, of, g, all, {w, g.stride * size, 0, 0}, {x, 0, inner * size, 0},
                           {out, 0, cols * wide, 0});
     };
@@ -218,7 +218,7 @@ int halognn_cuda_group_matmul_weights(halognn_cuda *c, float *w, halognn_cuda_ma
     const auto multiply = [&](auto *dy, auto *in) {
         using T = std::remove_const_t<std::remove_pointer_t<decltype(in)>>;
         constexpr int64_t size = sizeof(T), wide = sizeof(float);
-        const call of{CUBLAS_OP_N, CUBLAS_OP_T, f, o, 0, f, o, &call::k};
+        const call of{CUBLAS_OP_N, CUBLAS_OP_T, f, o, 0, f, o};
         return batched<T>(c, of, g, all, {in, 0, f * size, 0}, {dy, 0, o * size, 0},
                           {g.sums, 0, 0, o * f * wide});
     };
